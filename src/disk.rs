@@ -1,0 +1,231 @@
+//! The seam between the journal and where its files live, and the real one: a directory of the file system.
+//! The only place that names `std::fs`. Never decides what to write, and never retries.
+
+mod memory;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, OFlags};
+
+pub use memory::MemDisk;
+
+/// One directory of files, with what a crash leaves of it.
+pub trait Disk: Send {
+    /// The names in it, in any order.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// The whole of a file.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+
+    /// The first `length` bytes of a file, or all of it when it is shorter.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>>;
+
+    /// A new, empty file in the place of what had that name. It is there after a crash only once
+    /// [`Disk::sync_names`] has returned.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Gives a file another name, in the place of what had it. Open files stay open.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Makes the names durable.
+    ///
+    /// # Errors
+    /// Those of the disk. After one, nothing is known of the names.
+    fn sync_names(&self) -> io::Result<()>;
+}
+
+/// A file that is being written.
+pub trait DiskFile: Send {
+    /// Writes all of `bytes` at `offset`, over what was there or beyond the end.
+    ///
+    /// # Errors
+    /// Those of the disk. After one, any part of the bytes may have been written.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// Those of the disk. After one, nothing written since the last success may be believed, whatever a later call says.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A directory of the file system, locked while this value lives. The lock is the operating system's: a killed owner
+/// leaves none behind.
+#[derive(Debug)]
+pub struct FileDisk {
+    dir: PathBuf,
+    /// Holds the lock; also how an owned directory is told from a foreign one.
+    _lock: File,
+}
+
+impl FileDisk {
+    /// Opens the directory `dir` and locks it; makes it, readable by its owner alone, when it is not there.
+    ///
+    /// # Errors
+    /// [`DirError`]; nothing in the directory has changed.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, DirError> {
+        let dir = dir.as_ref().to_owned();
+        let failed = |what| {
+            let dir = dir.clone();
+            move |source| DirError::Io { dir, what, source }
+        };
+        match fs::symlink_metadata(&dir) {
+            Ok(_) if !dir.is_dir() => return Err(DirError::NotADirectory { dir }),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => make_dir(&dir).map_err(failed("make the directory"))?,
+            Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(DirError::NotADirectory { dir }),
+            Err(error) => return Err(failed("look at the directory")(error)),
+        }
+        let names = names_in(&dir).map_err(failed("list the directory"))?;
+        let ours = names.iter().any(|name| name == LOCK);
+        if !ours && let Some(name) = names.into_iter().next() {
+            return Err(DirError::Foreign { dir, name });
+        }
+        rustix::fs::access(&dir, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| match error {
+            rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS => DirError::ReadOnly { dir: dir.clone() },
+            other => failed("check the directory")(other.into()),
+        })?;
+        let lock = open_private(&dir.join(LOCK), OpenOptions::new().write(true).create(true)).map_err(failed("open the lock file"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { dir, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(DirError::Locked { dir }),
+            Err(TryLockError::Error(error)) => Err(failed("lock the directory")(error)),
+        }
+    }
+}
+
+impl FileDisk {
+    fn reader(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(NO_LINKS).open(self.dir.join(name))
+    }
+}
+
+impl Disk for FileDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        names_in(&self.dir)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.reader(name)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.reader(name)?.take(length as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = open_private(&self.dir.join(name), OpenOptions::new().write(true).create(true).truncate(true))?;
+        Ok(Box::new(file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.dir.join(from), self.dir.join(to))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// Why a directory cannot be used. Nothing in it has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirError {
+    /// Another runner, of this process or another, has it open.
+    #[error("{} is locked: another runner has it open", dir.display())]
+    Locked {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// There are files in it, but none of them is ours.
+    #[error("{} is not a directory of this runner: it holds {name:?} but no {LOCK}", dir.display())]
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// One of the files in it.
+        name: String,
+    },
+    /// There is something else of that name.
+    #[error("{} is not a directory", dir.display())]
+    NotADirectory {
+        /// The path.
+        dir: PathBuf,
+    },
+    /// Nothing can be written into it.
+    #[error("{} cannot be written to: it, or its file system, is read-only", dir.display())]
+    ReadOnly {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The system refused something else.
+    #[error("{}: cannot {what}: {source}", dir.display())]
+    Io {
+        /// The directory.
+        dir: PathBuf,
+        /// What was refused.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Makes the directory, its parents where needed, and its name durable.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+/// Opens a file that only its owner may read, whatever the umask, and follows no link to it.
+fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.mode(0o600).custom_flags(NO_LINKS).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+fn names_in(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        names.push(OsStr::to_string_lossy(&entry?.file_name()).into_owned());
+    }
+    Ok(names)
+}
+
+const LOCK: &str = "journeyman.lock";
+const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();

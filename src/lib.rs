@@ -1,0 +1,37 @@
+//! The pure core of journeyman: values, decisions, bytes and files. Nothing here is asynchronous, knows an actor, asks
+//! what time it is, throws dice or starts a thread: time and chance are arguments everywhere.
+//!
+//! Users add the crate `journeyman`, which re-exports what they need of this one. Read here how it decides:
+//!
+//! ```text
+//!   ids time                     what travels
+//!   job op                       what is asked, and what can happen to it
+//!   queue                        the state machine: one function, `Queue::step`, live and in replay
+//!   schedule                     which pending ticket is next, and what holds it back
+//!   retry breaker pool           the policies; they know neither the queue nor each other
+//!   record                       ops as bytes
+//!   disk journal                 batches of records as files, durable before they are believed
+//!   store                        what is on disk, opened
+//! ```
+
+pub mod breaker;
+pub mod disk;
+pub mod ids;
+pub mod job;
+pub mod journal;
+pub mod op;
+pub mod pool;
+pub mod queue;
+pub mod record;
+pub mod retry;
+pub mod schedule;
+pub mod store;
+pub mod time;
+
+pub use breaker::Circuit;
+pub use ids::{Attempt, Epoch, JobId, Key, Kind, Seq, Target, Ticket};
+pub use job::{Cause, Codec, End, Fault, Job, Options};
+pub use op::{Op, Record};
+pub use queue::Queue;
+pub use retry::Policy;
+pub use time::{Now, Span, Time};

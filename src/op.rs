@@ -1,0 +1,96 @@
+//! The six transitions of a ticket, and what a journal record can be. Decisions are recorded here, rules are not:
+//! a Select names the ticket that it took and a Requeue carries its due, so that a later release with other
+//! policies replays an old journal to the same history.
+//!
+//! ```text
+//!              Enqueue
+//!                 |
+//!                 v        Select
+//!             [pending] ------------> [running] -- Complete --> gone: Done Rejected Unsafe Spent Late
+//!              |     ^                 |     |
+//!              |     |  Requeue (+1)   |     |
+//!              |     +-----------------+     |
+//!              |     |  Defer          |     |
+//!              |     +-----------------+     |
+//!              |                             |
+//!              +----------- Cancel ----------+-- > gone
+//! ```
+//!
+//! To add an op: a variant here with its sentence, its arm in `Queue::step`, a new tag in `record.rs`, a line in
+//! `docs/journal-format.md`, and a release that reads it before any release writes it. Existing tags never change
+//! their fields; a new need gets a new tag.
+
+use std::sync::Arc;
+
+use crate::ids::{Attempt, Epoch, Key, Ticket};
+use crate::job::{End, Fault, Job};
+use crate::time::Time;
+
+/// One transition of one ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A new pending ticket, with no failures and its start at `due`. With a known key: nothing.
+    Enqueue {
+        /// When it was asked for.
+        now: Time,
+        /// The earliest time at which it may be selected.
+        due: Time,
+        /// Unique while the ticket lives and for its window after.
+        key: Option<Key>,
+        /// What to do.
+        job: Arc<Job>,
+    },
+    /// Pending to running; the attempt is named by this record's seq. Due is judged live, never in the fold.
+    Select {
+        /// The ticket that was taken.
+        ticket: Ticket,
+    },
+    /// Running to gone.
+    Complete {
+        /// The ticket that ended.
+        ticket: Ticket,
+        /// The attempt that ended it.
+        attempt: Attempt,
+        /// How.
+        end: End,
+        /// What went wrong in this attempt; none when it did not fail or never began.
+        fault: Option<Fault>,
+    },
+    /// Pending or running to gone. A running attempt may finish; its outcome changes nothing.
+    Cancel {
+        /// The ticket that is no longer wanted.
+        ticket: Ticket,
+    },
+    /// Running to pending at `due`, with one failure more.
+    Requeue {
+        /// The ticket that failed.
+        ticket: Ticket,
+        /// The attempt that failed.
+        attempt: Attempt,
+        /// When it may be tried again.
+        due: Time,
+        /// What went wrong.
+        fault: Fault,
+    },
+    /// Running to pending at `due`; failures and rank stay as they are.
+    Defer {
+        /// The ticket that goes back.
+        ticket: Ticket,
+        /// The attempt that was given up.
+        attempt: Attempt,
+        /// When it may be tried again.
+        due: Time,
+    },
+}
+
+/// What stands in a journal: a transition, or the mark of a new writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A transition of a ticket.
+    Op(Op),
+    /// The first record of a new writer: its epoch is higher than every one before. Changes nothing else.
+    Lead {
+        /// The reign that begins.
+        epoch: Epoch,
+    },
+}

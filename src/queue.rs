@@ -1,0 +1,361 @@
+//! The state machine: which tickets live, and what each op does to them. One function, [`Queue::step`], moves it, live
+//! and in replay alike. It knows no clock, no chance, no disk, and no policy: whether a ticket may be taken, and when a
+//! failed one is due again, is decided outside and told to it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
+use crate::job::{End, Fault, Job};
+use crate::op::{Op, Record};
+use crate::time::Time;
+
+/// The durable state of one partition: what every replay of its journal comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    last: Seq,
+    epoch: Epoch,
+    issued: Ticket,
+    tickets: BTreeMap<Ticket, Live>,
+    keys: HashMap<Key, Holder>,
+    /// Keys of ended tickets by the end of their window.
+    expiring: BTreeSet<(Time, Ticket, Key)>,
+    running: usize,
+    weight: u64,
+    ends: Ends,
+}
+
+/// A ticket that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// What to do.
+    pub job: Arc<Job>,
+    /// Unique while the ticket lives.
+    pub key: Option<Key>,
+    /// The first due, from which the policy's deadline counts.
+    pub start: Time,
+    /// Its place among runnable tickets of one priority: the due of its Enqueue or last Requeue.
+    pub rank: Time,
+    /// Attempts that failed.
+    pub failures: u32,
+    /// What went wrong last.
+    pub fault: Option<Fault>,
+    /// Pending or running.
+    pub phase: Phase,
+}
+
+/// Where a live ticket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting; not to be selected before `due`.
+    Pending {
+        /// The earliest time at which it may be selected.
+        due: Time,
+    },
+    /// Taken by an attempt.
+    Running {
+        /// The attempt whose outcome counts.
+        attempt: Attempt,
+    },
+}
+
+/// How many tickets ended in each way, over the whole life of the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Did what they were asked.
+    pub done: u64,
+    /// Refused for good.
+    pub rejected: u64,
+    /// Failed and must not be repeated.
+    pub unsafe_to_repeat: u64,
+    /// Failed with no attempt left.
+    pub spent: u64,
+    /// Overtaken by their deadline.
+    pub late: u64,
+    /// Cancelled.
+    pub cancelled: u64,
+}
+
+impl Ends {
+    /// The count of `end`.
+    #[must_use]
+    pub const fn of(&self, end: End) -> u64 {
+        match end {
+            End::Done => self.done,
+            End::Rejected => self.rejected,
+            End::Unsafe => self.unsafe_to_repeat,
+            End::Spent => self.spent,
+            End::Late => self.late,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.done + self.rejected + self.unsafe_to_repeat + self.spent + self.late + self.cancelled
+    }
+
+    const fn count(&mut self, end: End) {
+        match end {
+            End::Done => self.done += 1,
+            End::Rejected => self.rejected += 1,
+            End::Unsafe => self.unsafe_to_repeat += 1,
+            End::Spent => self.spent += 1,
+            End::Late => self.late += 1,
+        }
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A new ticket is pending.
+    Enqueued(Ticket),
+    /// The ticket runs.
+    Selected(Attempt),
+    /// The ticket is gone.
+    Completed(End),
+    /// The ticket is gone; whether an attempt of it was running.
+    Cancelled {
+        /// An attempt may still be finishing.
+        was_running: bool,
+    },
+    /// The ticket is pending again, with a failure more.
+    Requeued,
+    /// The ticket is pending again.
+    Deferred,
+    /// A new writer has begun.
+    Led,
+}
+
+/// Why an op did not fit the state. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// The key is taken by this ticket, which lives or ended within the key's window.
+    #[error("the key is taken by ticket {0}")]
+    Duplicate(Ticket),
+    /// No such ticket lives.
+    #[error("no such ticket lives")]
+    Unknown,
+    /// The ticket is not pending.
+    #[error("the ticket is not pending")]
+    NotPending,
+    /// The ticket does not run, or runs by another attempt.
+    #[error("the attempt is not the one that runs")]
+    Stale,
+    /// The epoch does not rise.
+    #[error("the epoch does not rise")]
+    EpochNotRising,
+    /// The record is not the next one.
+    #[error("the record is not the next one")]
+    OutOfOrder,
+}
+
+impl Queue {
+    /// Applies one record. `now` is the time of its batch. Total and deterministic: a record that does not fit changes
+    /// nothing and says why. Live, that is an answer; in replay of a sound journal it cannot be.
+    ///
+    /// # Errors
+    /// [`Misfit`], with the state as it was.
+    pub fn step(&mut self, seq: Seq, now: Time, record: &Record) -> Result<Change, Misfit> {
+        if seq != self.last.next() {
+            return Err(Misfit::OutOfOrder);
+        }
+        let change = match record {
+            Record::Lead { epoch } => self.lead(*epoch),
+            Record::Op(Op::Enqueue { now, due, key, job }) => self.enqueue(*now, *due, key.as_ref(), job),
+            Record::Op(Op::Select { ticket }) => self.select(*ticket, Attempt(seq)),
+            Record::Op(Op::Complete { ticket, attempt, end, .. }) => self.complete(*ticket, *attempt, *end, now),
+            Record::Op(Op::Cancel { ticket }) => self.cancel(*ticket, now),
+            Record::Op(Op::Requeue { ticket, attempt, due, fault }) => self.requeue(*ticket, *attempt, *due, fault),
+            Record::Op(Op::Defer { ticket, attempt, due }) => self.defer(*ticket, *attempt, *due),
+        }?;
+        self.last = seq;
+        Ok(change)
+    }
+
+    fn lead(&mut self, epoch: Epoch) -> Result<Change, Misfit> {
+        if epoch <= self.epoch {
+            return Err(Misfit::EpochNotRising);
+        }
+        self.epoch = epoch;
+        Ok(Change::Led)
+    }
+
+    fn enqueue(&mut self, now: Time, due: Time, key: Option<&Key>, job: &Arc<Job>) -> Result<Change, Misfit> {
+        if let Some(holder) = key.and_then(|key| self.holder(key, now)) {
+            return Err(Misfit::Duplicate(holder));
+        }
+        self.issued = self.issued.next();
+        let ticket = self.issued;
+        if let Some(key) = key {
+            self.forget_expired(now);
+            self.keys.insert(key.clone(), Holder { ticket, until: None });
+        }
+        self.weight += job.weight();
+        let live =
+            Live { job: job.clone(), key: key.cloned(), start: due, rank: due, failures: 0, fault: None, phase: Phase::Pending { due } };
+        self.tickets.insert(ticket, live);
+        Ok(Change::Enqueued(ticket))
+    }
+
+    fn select(&mut self, ticket: Ticket, attempt: Attempt) -> Result<Change, Misfit> {
+        let live = self.tickets.get_mut(&ticket).ok_or(Misfit::Unknown)?;
+        let Phase::Pending { .. } = live.phase else { return Err(Misfit::NotPending) };
+        live.phase = Phase::Running { attempt };
+        self.running += 1;
+        Ok(Change::Selected(attempt))
+    }
+
+    fn complete(&mut self, ticket: Ticket, attempt: Attempt, end: End, now: Time) -> Result<Change, Misfit> {
+        self.run_of(ticket, attempt)?;
+        self.remove(ticket, now);
+        self.ends.count(end);
+        Ok(Change::Completed(end))
+    }
+
+    fn cancel(&mut self, ticket: Ticket, now: Time) -> Result<Change, Misfit> {
+        let live = self.remove(ticket, now).ok_or(Misfit::Unknown)?;
+        self.ends.cancelled += 1;
+        Ok(Change::Cancelled { was_running: matches!(live.phase, Phase::Running { .. }) })
+    }
+
+    fn requeue(&mut self, ticket: Ticket, attempt: Attempt, due: Time, fault: &Fault) -> Result<Change, Misfit> {
+        let live = self.run_of(ticket, attempt)?;
+        live.failures = live.failures.saturating_add(1);
+        live.fault = Some(fault.clone());
+        live.rank = due;
+        live.phase = Phase::Pending { due };
+        self.running -= 1;
+        Ok(Change::Requeued)
+    }
+
+    fn defer(&mut self, ticket: Ticket, attempt: Attempt, due: Time) -> Result<Change, Misfit> {
+        self.run_of(ticket, attempt)?.phase = Phase::Pending { due };
+        self.running -= 1;
+        Ok(Change::Deferred)
+    }
+
+    /// The ticket, when `attempt` is the one that runs it.
+    fn run_of(&mut self, ticket: Ticket, attempt: Attempt) -> Result<&mut Live, Misfit> {
+        let live = self.tickets.get_mut(&ticket).ok_or(Misfit::Unknown)?;
+        if live.phase == (Phase::Running { attempt }) { Ok(live) } else { Err(Misfit::Stale) }
+    }
+
+    fn remove(&mut self, ticket: Ticket, now: Time) -> Option<Live> {
+        let live = self.tickets.remove(&ticket)?;
+        self.running -= usize::from(matches!(live.phase, Phase::Running { .. }));
+        self.weight -= live.job.weight();
+        if let Some(key) = &live.key {
+            let until = now + live.job.options.key_window();
+            self.keys.insert(key.clone(), Holder { ticket, until: Some(until) });
+            self.expiring.insert((until, ticket, key.clone()));
+        }
+        Some(live)
+    }
+
+    /// Drops every key whose window is over. Each is dropped once, so the cost per keyed enqueue is constant on average.
+    fn forget_expired(&mut self, now: Time) {
+        while let Some((until, ..)) = self.expiring.first()
+            && *until <= now
+        {
+            if let Some((_, ticket, key)) = self.expiring.pop_first()
+                && self.keys.get(&key).is_some_and(|holder| holder.ticket == ticket)
+            {
+                self.keys.remove(&key);
+            }
+        }
+    }
+
+    /// The ticket that holds `key` at `now`.
+    #[must_use]
+    pub fn holder(&self, key: &Key, now: Time) -> Option<Ticket> {
+        let holder = self.keys.get(key)?;
+        holder.until.is_none_or(|until| now < until).then_some(holder.ticket)
+    }
+
+    /// The live ticket.
+    #[must_use]
+    pub fn get(&self, ticket: Ticket) -> Option<&Live> {
+        self.tickets.get(&ticket)
+    }
+
+    /// All live tickets, in the order of their numbers.
+    pub fn tickets(&self) -> impl Iterator<Item = (Ticket, &Live)> {
+        self.tickets.iter().map(|(ticket, live)| (*ticket, live))
+    }
+
+    /// The last record that was applied.
+    #[must_use]
+    pub const fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// The epoch of the last writer.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Whether the ticket was ever given out, whatever became of it.
+    #[must_use]
+    pub fn was_issued(&self, ticket: Ticket) -> bool {
+        ticket != Ticket(0) && ticket <= self.issued
+    }
+
+    /// Tickets that wait.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.tickets.len() - self.running
+    }
+
+    /// Tickets that run.
+    #[must_use]
+    pub const fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Keys that are remembered, of live and of ended tickets.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Bytes of payload and meta of all live tickets.
+    #[must_use]
+    pub const fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// How tickets ended so far.
+    #[must_use]
+    pub const fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    /// Counts everything again and compares; for tests.
+    ///
+    /// # Panics
+    /// When a counter or an index disagrees with the tickets.
+    pub fn check(&self) {
+        let running = self.tickets.values().filter(|live| matches!(live.phase, Phase::Running { .. })).count();
+        assert_eq!(self.running, running, "running tickets");
+        assert_eq!(self.weight, self.tickets.values().map(|live| live.job.weight()).sum::<u64>(), "weight");
+        assert_eq!(self.issued.0, self.ends.total() + self.tickets.len() as u64, "every ticket lives or ended");
+        assert!(self.tickets.keys().next_back().is_none_or(|ticket| *ticket <= self.issued), "issued");
+        for (ticket, live) in &self.tickets {
+            if let Some(key) = &live.key {
+                assert_eq!(self.keys.get(key), Some(&Holder { ticket: *ticket, until: None }), "key of {ticket}");
+            }
+        }
+        let held = self.keys.values().filter(|holder| holder.until.is_none()).count();
+        assert_eq!(held, self.tickets.values().filter(|live| live.key.is_some()).count(), "live keys");
+    }
+}
+
+/// Who holds a key: a live ticket, or an ended one until its window is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holder {
+    ticket: Ticket,
+    until: Option<Time>,
+}

@@ -1,0 +1,200 @@
+//! Records as bytes: a numeric tag, then the fields in postcard. The decoder is total: any bytes give a record or an
+//! error, and what it reserves is bounded by the bytes that are left.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
+use crate::job::{Cause, Codec, End, Fault, Job, Options};
+use crate::op::{Op, Record};
+use crate::time::Time;
+
+/// Appends the bytes of `record` to `out`.
+pub fn encode(record: &Record, out: &mut Vec<u8>) {
+    match record {
+        Record::Lead { epoch } => put(out, LEAD, epoch),
+        Record::Op(Op::Enqueue { now, due, key, job }) => {
+            let key = key.as_ref().map(Key::as_str);
+            put(out, ENQUEUE, &Enqueue::of(*now, *due, key, job));
+        }
+        Record::Op(Op::Select { ticket }) => put(out, SELECT, ticket),
+        Record::Op(Op::Complete { ticket, attempt, end, fault: None }) => {
+            put(out, COMPLETE, &(ticket, attempt.0, tag_of_end(*end)));
+        }
+        Record::Op(Op::Complete { ticket, attempt, end, fault: Some(fault) }) => {
+            put(out, COMPLETE_WITH_FAULT, &(ticket, attempt.0, tag_of_end(*end), tag_of_cause(fault.cause), &fault.text));
+        }
+        Record::Op(Op::Cancel { ticket }) => put(out, CANCEL, ticket),
+        Record::Op(Op::Requeue { ticket, attempt, due, fault }) => {
+            put(out, REQUEUE, &(ticket, attempt.0, due, tag_of_cause(fault.cause), &fault.text));
+        }
+        Record::Op(Op::Defer { ticket, attempt, due }) => put(out, DEFER, &(ticket, attempt.0, due)),
+    }
+}
+
+/// Takes the next record off the front of `bytes`.
+///
+/// # Errors
+/// [`Malformed`] when the bytes are not what [`encode`] writes; `bytes` is then of no further use.
+pub fn decode(bytes: &mut &[u8]) -> Result<Record, Malformed> {
+    let tag: u32 = take(bytes)?;
+    let op = match tag {
+        LEAD => return Ok(Record::Lead { epoch: Epoch(take(bytes)?) }),
+        ENQUEUE => take_enqueue(bytes)?,
+        SELECT => Op::Select { ticket: take(bytes)? },
+        COMPLETE => {
+            let (ticket, attempt, end): (Ticket, Seq, u8) = take(bytes)?;
+            Op::Complete { ticket, attempt: Attempt(attempt), end: end_of_tag(end)?, fault: None }
+        }
+        COMPLETE_WITH_FAULT => {
+            let (ticket, attempt, end, cause, text): (Ticket, Seq, u8, u8, String) = take(bytes)?;
+            let fault = Some(fault_of(cause, text)?);
+            Op::Complete { ticket, attempt: Attempt(attempt), end: end_of_tag(end)?, fault }
+        }
+        CANCEL => Op::Cancel { ticket: take(bytes)? },
+        REQUEUE => {
+            let (ticket, attempt, due, cause, text): (Ticket, Seq, Time, u8, String) = take(bytes)?;
+            Op::Requeue { ticket, attempt: Attempt(attempt), due, fault: fault_of(cause, text)? }
+        }
+        DEFER => {
+            let (ticket, attempt, due): (Ticket, Seq, Time) = take(bytes)?;
+            Op::Defer { ticket, attempt: Attempt(attempt), due }
+        }
+        unknown => return Err(Malformed::Tag(unknown)),
+    };
+    Ok(Record::Op(op))
+}
+
+/// The bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// A tag that this release does not know.
+    #[error("unknown record tag {0}")]
+    Tag(u32),
+    /// The fields end too early, or are not what the tag asks for.
+    #[error("the fields are not what the tag asks for")]
+    Fields,
+}
+
+/// The most bytes that a record which ends an attempt can take: tags, numbers and a whole fault.
+pub const LARGEST_END: u64 = Fault::TEXT_LIMIT as u64 + 64;
+
+#[derive(Serialize, Deserialize)]
+struct Enqueue<'a> {
+    now: Time,
+    due: Time,
+    key: Option<&'a str>,
+    priority: u8,
+    kind: &'a str,
+    version: u16,
+    codec: Codec,
+    target: Option<&'a str>,
+    options: Vec<(u32, u64)>,
+    meta: Vec<(String, String)>,
+    #[serde(borrow, with = "serde_bytes")]
+    payload: &'a [u8],
+}
+
+impl<'a> Enqueue<'a> {
+    fn of(now: Time, due: Time, key: Option<&'a str>, job: &'a Job) -> Self {
+        Self {
+            now,
+            due,
+            key,
+            priority: job.priority,
+            kind: job.kind.as_str(),
+            version: job.version,
+            codec: job.codec,
+            target: job.target.as_ref().map(crate::ids::Target::as_str),
+            options: job.options.0.clone(),
+            meta: job.meta.clone(),
+            payload: &job.payload,
+        }
+    }
+}
+
+fn take_enqueue(bytes: &mut &[u8]) -> Result<Op, Malformed> {
+    let (record, rest) = postcard::take_from_bytes::<Enqueue<'_>>(bytes).map_err(|_| Malformed::Fields)?;
+    *bytes = rest;
+    Ok(Op::Enqueue {
+        now: record.now,
+        due: record.due,
+        key: record.key.map(Key::from),
+        job: Arc::new(Job {
+            kind: record.kind.into(),
+            version: record.version,
+            codec: record.codec,
+            target: record.target.map(Into::into),
+            priority: record.priority,
+            options: Options(record.options),
+            meta: record.meta,
+            payload: record.payload.to_vec(),
+        }),
+    })
+}
+
+fn put(out: &mut Vec<u8>, tag: u32, fields: &impl Serialize) {
+    write(out, &tag);
+    write(out, fields);
+}
+
+fn write(out: &mut Vec<u8>, value: &impl Serialize) {
+    let bytes = std::mem::take(out);
+    // Writing to a growing vector cannot fail, and none of our fields is of unknown length.
+    *out = postcard::to_extend(value, bytes).expect("records are plain data");
+}
+
+fn take<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, Malformed> {
+    let (value, rest) = postcard::take_from_bytes(bytes).map_err(|_| Malformed::Fields)?;
+    *bytes = rest;
+    Ok(value)
+}
+
+const fn tag_of_end(end: End) -> u8 {
+    match end {
+        End::Done => 0,
+        End::Rejected => 1,
+        End::Unsafe => 2,
+        End::Spent => 3,
+        End::Late => 4,
+    }
+}
+
+fn end_of_tag(tag: u8) -> Result<End, Malformed> {
+    End::ALL.into_iter().find(|end| tag_of_end(*end) == tag).ok_or(Malformed::Fields)
+}
+
+const fn tag_of_cause(cause: Cause) -> u8 {
+    match cause {
+        Cause::Failed => 0,
+        Cause::Panicked => 1,
+        Cause::TimedOut => 2,
+        Cause::Crashed => 3,
+        Cause::Interrupted => 4,
+        Cause::Other(tag) => tag,
+    }
+}
+
+/// Causes are for people to read, so one from a later release is kept as its number.
+fn fault_of(cause: u8, text: String) -> Result<Fault, Malformed> {
+    let cause = match cause {
+        0 => Cause::Failed,
+        1 => Cause::Panicked,
+        2 => Cause::TimedOut,
+        3 => Cause::Crashed,
+        4 => Cause::Interrupted,
+        tag => Cause::Other(tag),
+    };
+    if text.len() <= Fault::TEXT_LIMIT { Ok(Fault { cause, text }) } else { Err(Malformed::Fields) }
+}
+
+const ENQUEUE: u32 = 1;
+const SELECT: u32 = 2;
+const COMPLETE: u32 = 3;
+const CANCEL: u32 = 4;
+const REQUEUE: u32 = 5;
+const DEFER: u32 = 6;
+const LEAD: u32 = 7;
+const COMPLETE_WITH_FAULT: u32 = 8;

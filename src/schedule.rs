@@ -1,0 +1,455 @@
+//! Which pending ticket is next: an index over the queue, never a fact. It is made anew at every open and safe to
+//! forget. It knows when tickets are due, their order, and what holds them back; a hold never ends a ticket.
+//!
+//! Tickets of one kind and target form a lane. A lane is held as a whole, so an outage costs the same whether ten
+//! tickets wait or ten million.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use crate::ids::{Kind, Target, Ticket};
+use crate::time::{Now, Time};
+
+/// The pending tickets of one partition, in the order in which they will be taken.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    kinds: HashSet<Kind>,
+    places: HashMap<Ticket, Place>,
+    steady: BTreeSet<(Time, Ticket)>,
+    wall: BTreeSet<(Time, Ticket)>,
+    lanes: BTreeMap<u64, Lane>,
+    lane_ids: HashMap<(Kind, Option<Target>), u64>,
+    next_lane: u64,
+    targets: HashMap<Target, Gated>,
+    reopening: BTreeSet<(Time, Target)>,
+    /// The least runnable ticket of each lane that is not held.
+    heads: BTreeMap<Order, u64>,
+    ready: usize,
+    runnable: usize,
+    put_aside: usize,
+}
+
+/// A pending ticket, as the schedule needs it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its number.
+    pub ticket: Ticket,
+    /// Its job type.
+    pub kind: Kind,
+    /// What it calls.
+    pub target: Option<Target>,
+    /// Least first.
+    pub priority: u8,
+    /// Least first among those of one priority.
+    pub rank: Time,
+    /// When it may be taken.
+    pub wake: Wake,
+}
+
+/// When a ticket may be taken, and by which clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// By the clock that never jumps: backoffs, delays, deferrals.
+    Steady(Time),
+    /// By the wall clock: an instant that was asked for as such.
+    Wall(Time),
+}
+
+/// Why a due ticket is not taken now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hold {
+    /// Nobody registered its kind in this process.
+    UnknownKind,
+    /// The breaker of its target refuses.
+    Breaker,
+    /// This build cannot decode its payload.
+    Unreadable,
+    /// A blocking section of an earlier attempt has not come back.
+    StillRunning,
+}
+
+impl Hold {
+    /// The words for logs and tables.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownKind => "its kind is not registered here",
+            Self::Breaker => "the breaker of its target is open",
+            Self::Unreadable => "its payload cannot be decoded by this build",
+            Self::StillRunning => "a blocking section of an earlier attempt still runs",
+        }
+    }
+}
+
+/// What the breaker of a target lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Everything.
+    Open,
+    /// Nothing until then, by the steady clock; after that `probes` at once.
+    Held {
+        /// When probes may go.
+        until: Time,
+        /// How many at once.
+        probes: u32,
+    },
+    /// A few at once, until the breaker closes.
+    Probing {
+        /// How many at once.
+        probes: u32,
+    },
+}
+
+impl Schedule {
+    /// An empty schedule that knows these kinds; tickets of every other are held.
+    #[must_use]
+    pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        Self { kinds: kinds.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Adds a pending ticket; in the place of what was there under its number.
+    pub fn insert(&mut self, entry: Entry) {
+        self.remove(entry.ticket);
+        let lane = self.lane_of(&entry.kind, entry.target.as_ref());
+        let order = Order { priority: entry.priority, rank: entry.rank, ticket: entry.ticket };
+        match entry.wake {
+            Wake::Steady(at) => self.steady.insert((at, entry.ticket)),
+            Wake::Wall(at) => self.wall.insert((at, entry.ticket)),
+        };
+        self.places.insert(entry.ticket, Place { lane, order, spot: Spot::Waiting(entry.wake) });
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.tickets += 1;
+        }
+    }
+
+    /// Takes a ticket out, wherever it is. Answers whether it was there.
+    pub fn remove(&mut self, ticket: Ticket) -> bool {
+        let Some(place) = self.places.remove(&ticket) else { return false };
+        self.leave(&place);
+        let Some(lane) = self.lanes.get_mut(&place.lane) else { return true };
+        lane.tickets -= 1;
+        if lane.tickets == 0 {
+            self.drop_lane(place.lane);
+        }
+        true
+    }
+
+    /// Makes ready what is due. At most `wall_limit` tickets that wait by the wall clock are taken, so that a jump of it
+    /// fires no storm. Lets probes go to targets whose time has come.
+    pub fn promote(&mut self, now: Now, wall_limit: usize) {
+        while let Some((at, ticket)) = self.steady.first().copied()
+            && at <= now.steady
+        {
+            self.make_ready(ticket);
+        }
+        for _ in 0..wall_limit {
+            let Some((at, ticket)) = self.wall.first().copied() else { break };
+            if at > now.wall {
+                break;
+            }
+            self.make_ready(ticket);
+        }
+        while let Some((until, target)) = self.reopening.first().cloned()
+            && until <= now.steady
+        {
+            let probes = self.targets.get(&target).map_or(1, |gated| gated.gate.probes());
+            self.set_gate(&target, Gate::Probing { probes });
+        }
+    }
+
+    /// The least runnable ticket by priority, rank and number.
+    #[must_use]
+    pub fn least(&self) -> Option<Ticket> {
+        self.heads.first_key_value().map(|(order, _)| order.ticket)
+    }
+
+    /// Takes a ticket that is to run; to a target that is being probed, it counts as a probe until [`Schedule::settled`].
+    pub fn take(&mut self, ticket: Ticket) {
+        let target = self.places.get(&ticket).and_then(|place| self.lanes.get(&place.lane)).and_then(|lane| lane.target.clone());
+        if let Some(target) = target
+            && let Some(gated) = self.targets.get_mut(&target)
+            && matches!(gated.gate, Gate::Probing { .. })
+        {
+            gated.probing.insert(ticket);
+            self.refresh_target(&target);
+        }
+        self.remove(ticket);
+    }
+
+    /// An attempt of the ticket is over, whatever came of it: it is no probe any more.
+    pub fn settled(&mut self, ticket: Ticket, target: &Target) {
+        if let Some(gated) = self.targets.get_mut(target)
+            && gated.probing.remove(&ticket)
+        {
+            self.refresh_target(target);
+        }
+    }
+
+    /// Says what the breaker of `target` lets through from now on.
+    pub fn set_gate(&mut self, target: &Target, gate: Gate) {
+        let gated = self.targets.entry(target.clone()).or_default();
+        if let Gate::Held { until, .. } = gated.gate {
+            self.reopening.remove(&(until, target.clone()));
+        }
+        if let Gate::Held { until, .. } = gate {
+            self.reopening.insert((until, target.clone()));
+        }
+        if !matches!(gate, Gate::Probing { .. }) {
+            gated.probing.clear();
+        }
+        gated.gate = gate;
+        self.refresh_target(target);
+    }
+
+    /// What the breaker of `target` lets through.
+    #[must_use]
+    pub fn gate(&self, target: &Target) -> Gate {
+        self.targets.get(target).map_or(Gate::Open, |gated| gated.gate)
+    }
+
+    /// Puts a ticket aside until [`Schedule::insert`] brings it back.
+    pub fn put_aside(&mut self, ticket: Ticket, why: Hold) {
+        let Some(mut place) = self.places.remove(&ticket) else { return };
+        self.leave(&place);
+        place.spot = Spot::Aside(why);
+        self.put_aside += 1;
+        self.places.insert(ticket, place);
+    }
+
+    /// Why the ticket is held, when it is.
+    #[must_use]
+    pub fn hold(&self, ticket: Ticket) -> Option<Hold> {
+        let place = self.places.get(&ticket)?;
+        match place.spot {
+            Spot::Aside(why) => Some(why),
+            Spot::Waiting(_) => None,
+            Spot::Ready => self.lanes.get(&place.lane)?.hold,
+        }
+    }
+
+    /// When to look again, by each clock: the earliest due, or the earliest time at which a gate lets probes through.
+    #[must_use]
+    pub fn next_wake(&self) -> (Option<Time>, Option<Time>) {
+        let due = self.steady.first().map(|(at, _)| *at);
+        let gate = self.reopening.first().map(|(at, _)| *at);
+        (due.into_iter().chain(gate).min(), self.wall.first().map(|(at, _)| *at))
+    }
+
+    /// Due tickets that may be taken now. A lane that is being probed counts with all its due tickets.
+    #[must_use]
+    pub const fn runnable(&self) -> usize {
+        self.runnable
+    }
+
+    /// Due tickets that something holds back.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.ready - self.runnable + self.put_aside
+    }
+
+    /// Pending tickets of a target that are due and held by its breaker.
+    #[must_use]
+    pub fn held_of(&self, target: &Target) -> usize {
+        let lanes = self.targets.get(target).map_or(&[][..], |gated| &gated.lanes);
+        lanes.iter().filter_map(|id| self.lanes.get(id)).filter(|lane| lane.hold.is_some()).map(|lane| lane.ready.len()).sum()
+    }
+
+    /// Targets that have pending tickets or a gate that is not open.
+    #[must_use]
+    pub fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether the target has pending tickets or a gate that is not open.
+    #[must_use]
+    pub fn knows(&self, target: &Target) -> bool {
+        self.targets.contains_key(target)
+    }
+
+    /// Whether tickets of this kind can run here.
+    #[must_use]
+    pub fn knows_kind(&self, kind: &Kind) -> bool {
+        self.kinds.contains(kind)
+    }
+
+    /// All tickets in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Counts everything again and compares; for tests.
+    ///
+    /// # Panics
+    /// When a counter or an index disagrees with the places.
+    pub fn check(&self) {
+        let spots = |f: fn(&Spot) -> bool| self.places.values().filter(|place| f(&place.spot)).count();
+        assert_eq!(self.ready, spots(|spot| matches!(spot, Spot::Ready)), "ready");
+        assert_eq!(self.put_aside, spots(|spot| matches!(spot, Spot::Aside(_))), "put aside");
+        assert_eq!(self.steady.len() + self.wall.len(), spots(|spot| matches!(spot, Spot::Waiting(_))), "waiting");
+        assert_eq!(self.lanes.values().map(|lane| lane.tickets).sum::<usize>(), self.places.len(), "lanes");
+        let free = self.lanes.values().filter(|lane| lane.hold.is_none());
+        assert_eq!(self.runnable, free.clone().map(|lane| lane.ready.len()).sum::<usize>(), "runnable");
+        let heads: BTreeMap<_, _> =
+            free.filter_map(|lane| Some((*lane.ready.first()?, self.lane_ids[&(lane.kind.clone(), lane.target.clone())]))).collect();
+        assert_eq!(self.heads, heads, "heads");
+    }
+
+    fn make_ready(&mut self, ticket: Ticket) {
+        let Some(mut place) = self.places.remove(&ticket) else { return };
+        self.leave(&place);
+        place.spot = Spot::Ready;
+        self.change(place.lane, |lane| {
+            lane.ready.insert(place.order);
+        });
+        self.places.insert(ticket, place);
+    }
+
+    /// Takes the ticket out of the set that its spot names.
+    fn leave(&mut self, place: &Place) {
+        let ticket = place.order.ticket;
+        match place.spot {
+            Spot::Waiting(Wake::Steady(at)) => drop(self.steady.remove(&(at, ticket))),
+            Spot::Waiting(Wake::Wall(at)) => drop(self.wall.remove(&(at, ticket))),
+            Spot::Aside(_) => self.put_aside -= 1,
+            Spot::Ready => self.change(place.lane, |lane| {
+                lane.ready.remove(&place.order);
+            }),
+        }
+    }
+
+    /// Every change of a lane goes through here, so that heads and counters follow.
+    fn change(&mut self, id: u64, change: impl FnOnce(&mut Lane)) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if lane.hold.is_none() {
+            self.runnable -= lane.ready.len();
+            if let Some(head) = lane.ready.first() {
+                self.heads.remove(head);
+            }
+        }
+        self.ready -= lane.ready.len();
+        change(lane);
+        self.ready += lane.ready.len();
+        if lane.hold.is_none() {
+            self.runnable += lane.ready.len();
+            if let Some(head) = lane.ready.first() {
+                self.heads.insert(*head, id);
+            }
+        }
+    }
+
+    fn lane_of(&mut self, kind: &Kind, target: Option<&Target>) -> u64 {
+        let name = (kind.clone(), target.cloned());
+        if let Some(id) = self.lane_ids.get(&name) {
+            return *id;
+        }
+        let id = self.next_lane;
+        self.next_lane += 1;
+        if let Some(target) = target {
+            self.targets.entry(target.clone()).or_default().lanes.push(id);
+        }
+        let hold = self.hold_for(kind, target);
+        self.lanes.insert(id, Lane { kind: name.0.clone(), target: name.1.clone(), ready: BTreeSet::new(), tickets: 0, hold });
+        self.lane_ids.insert(name, id);
+        id
+    }
+
+    fn drop_lane(&mut self, id: u64) {
+        let Some(lane) = self.lanes.remove(&id) else { return };
+        if let Some(target) = &lane.target
+            && let Some(gated) = self.targets.get_mut(target)
+        {
+            gated.lanes.retain(|other| *other != id);
+            self.forget_if_idle(target);
+        }
+        self.lane_ids.remove(&(lane.kind, lane.target));
+    }
+
+    fn refresh_target(&mut self, target: &Target) {
+        let lanes = self.targets.get(target).map(|gated| gated.lanes.clone()).unwrap_or_default();
+        for id in lanes {
+            let Some(lane) = self.lanes.get(&id) else { continue };
+            let hold = self.hold_for(&lane.kind, Some(target));
+            self.change(id, |lane| lane.hold = hold);
+        }
+        self.forget_if_idle(target);
+    }
+
+    fn forget_if_idle(&mut self, target: &Target) {
+        if self.targets.get(target).is_some_and(|gated| gated.lanes.is_empty() && gated.gate == Gate::Open) {
+            self.targets.remove(target);
+        }
+    }
+
+    fn hold_for(&self, kind: &Kind, target: Option<&Target>) -> Option<Hold> {
+        if !self.kinds.contains(kind) {
+            return Some(Hold::UnknownKind);
+        }
+        let gated = self.targets.get(target?)?;
+        match gated.gate {
+            Gate::Open => None,
+            Gate::Probing { probes } if gated.probing.len() < probes as usize => None,
+            Gate::Probing { .. } | Gate::Held { .. } => Some(Hold::Breaker),
+        }
+    }
+}
+
+impl Gate {
+    const fn probes(self) -> u32 {
+        match self {
+            Self::Open => 1,
+            Self::Held { probes, .. } | Self::Probing { probes } => probes,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    priority: u8,
+    rank: Time,
+    ticket: Ticket,
+}
+
+#[derive(Debug)]
+struct Place {
+    lane: u64,
+    order: Order,
+    spot: Spot,
+}
+
+#[derive(Debug)]
+enum Spot {
+    Waiting(Wake),
+    Ready,
+    Aside(Hold),
+}
+
+#[derive(Debug)]
+struct Lane {
+    kind: Kind,
+    target: Option<Target>,
+    ready: BTreeSet<Order>,
+    /// Tickets in it, ready or not.
+    tickets: usize,
+    hold: Option<Hold>,
+}
+
+#[derive(Debug)]
+struct Gated {
+    gate: Gate,
+    lanes: Vec<u64>,
+    /// Tickets that run as probes.
+    probing: HashSet<Ticket>,
+}
+
+impl Default for Gated {
+    fn default() -> Self {
+        Self { gate: Gate::Open, lanes: Vec::new(), probing: HashSet::new() }
+    }
+}
