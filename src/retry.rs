@@ -60,10 +60,11 @@ impl Policy {
         self
     }
 
-    /// From this long after the first due, no attempt starts.
+    /// From this long after the first due, no attempt starts. The longest span is no deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline.into());
+        // The options of a job have the same number for both; so must this.
+        self.deadline = Some(Span::from(deadline)).filter(|deadline| deadline.0 != Options::NONE);
         self
     }
 

@@ -251,7 +251,7 @@ impl Schedule {
     #[must_use]
     pub fn held_of(&self, target: &Target) -> usize {
         let lanes = self.targets.get(target).map_or(&[][..], |gated| &gated.lanes);
-        lanes.iter().filter_map(|id| self.lanes.get(id)).filter(|lane| lane.hold.is_some()).map(|lane| lane.ready.len()).sum()
+        lanes.iter().filter_map(|id| self.lanes.get(id)).filter(|lane| lane.hold == Some(Hold::Breaker)).map(|lane| lane.ready.len()).sum()
     }
 
     /// Targets that have pending tickets or a gate that is not open.

@@ -1,1 +1,40 @@
+//! A durable job runner for actix programs. A program enqueues jobs; each is on disk before the call returns, runs in a
+//! bounded pool, is retried within a budget, is kept away from targets that are down, and after any crash goes on at once
+//! where it was.
+//!
+//! Start at [`Runner::open`]; write a [`Job`]; enqueue with [`Jobs::enqueue`].
 
+mod admission;
+mod breaker;
+mod clock;
+mod config;
+mod cx;
+mod error;
+mod events;
+mod job;
+mod jobs;
+mod journal;
+mod ledger;
+mod messages;
+mod pool;
+mod queue;
+mod registry;
+mod runner;
+mod status;
+mod supervisor;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod wiring;
+mod worker;
+mod writer;
+
+pub use config::Limits;
+pub use cx::Cx;
+pub use error::{CallError, EnqueueError, IdleError, RunnerFailed, StartError};
+pub use job::{Failure, Job, JobResult, PayloadCodec};
+pub use jobs::{BreakerState, Cancelled, Enqueue, JobInfo, JobState, Jobs, Receipt, TargetInfo};
+pub use runner::{Builder, Configured, Runner, ShutdownReport};
+pub use status::{Health, Stats};
+
+#[doc(no_inline)]
+pub use journeyman_core::{Cause, Circuit, Fault, JobId, Key, Kind, Policy, Seq, Target};

@@ -1,0 +1,84 @@
+//! The bound at the public edge. An actor's mailbox is none: it grows with every sender. So each call takes its place
+//! here, by count and by bytes, before its message exists, and gives it back with its answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What calls may hold at once. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    calls: Bounded,
+    bytes: Bounded,
+}
+
+/// The place of one call; given back on drop.
+#[derive(Debug)]
+pub(crate) struct Room {
+    admission: Admission,
+    bytes: u64,
+}
+
+impl Admission {
+    pub(crate) fn new(calls: usize, bytes: u64) -> Self {
+        Self(Arc::new(Inner { calls: Bounded::new(calls as u64), bytes: Bounded::new(bytes) }))
+    }
+
+    /// A place for a call that carries so many bytes; the name of the bound that is reached otherwise.
+    pub(crate) fn enter(&self, bytes: u64) -> Result<Room, &'static str> {
+        if !self.0.calls.take(1) {
+            return Err("calls that wait for an answer");
+        }
+        if !self.0.bytes.take(bytes) {
+            self.0.calls.give(1);
+            return Err("bytes in calls that wait for an answer");
+        }
+        Ok(Room { admission: self.clone(), bytes })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.admission.0.calls.give(1);
+        self.admission.0.bytes.give(self.bytes);
+    }
+}
+
+#[derive(Debug)]
+struct Bounded {
+    taken: AtomicU64,
+    limit: u64,
+}
+
+impl Bounded {
+    const fn new(limit: u64) -> Self {
+        Self { taken: AtomicU64::new(0), limit }
+    }
+
+    fn take(&self, amount: u64) -> bool {
+        let fits = |taken: u64| taken.checked_add(amount).filter(|sum| *sum <= self.limit);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    fn give(&self, amount: u64) {
+        self.taken.fetch_sub(amount, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_given_back_whole() {
+        let admission = Admission::new(2, 10);
+        let first = admission.enter(10).expect("empty");
+        assert!(admission.enter(1).is_err(), "bytes are all taken");
+        let second = admission.enter(0).expect("a call without bytes");
+        assert!(admission.enter(0).is_err(), "calls are all taken");
+        drop((first, second));
+        assert!(admission.enter(10).is_ok());
+    }
+}

@@ -1,0 +1,175 @@
+//! What time it is, and chance: the only "now" and the only dice. The system's clock runs by itself; a virtual one moves
+//! only when told, and then wakes who waits.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use journeyman_core::{Now, Span, Time};
+use tokio::sync::oneshot;
+
+/// A clock and dice. Clones share both.
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    System(SystemClock),
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit makes one"))]
+    Virtual(VirtualClock),
+}
+
+impl Clock {
+    pub(crate) fn system() -> Self {
+        Self::System(SystemClock { level: SystemTime::now().into(), start: Instant::now() })
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        match self {
+            Self::System(clock) => clock.now(),
+            Self::Virtual(clock) => clock.now(),
+        }
+    }
+
+    /// Waits until the steady clock shows `at`.
+    pub(crate) async fn sleep_until(&self, at: Time) {
+        match self {
+            Self::System(clock) => tokio::time::sleep(at.since(clock.now().steady).into()).await,
+            Self::Virtual(clock) => clock.sleep_until(at).await,
+        }
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        match self {
+            Self::System(_) => fastrand::u64(..),
+            Self::Virtual(clock) => clock.state().dice.u64(..),
+        }
+    }
+
+    pub(crate) const fn is_virtual(&self) -> bool {
+        matches!(self, Self::Virtual(_))
+    }
+
+    /// Says that something happened: a virtual clock stands still until nothing does.
+    pub(crate) fn stir(&self) {
+        if let Self::Virtual(clock) = self {
+            clock.stirred.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SystemClock {
+    /// Where the steady clock began: level with the wall clock, so that stored times need no conversion.
+    level: Time,
+    start: Instant,
+}
+
+impl SystemClock {
+    fn now(&self) -> Now {
+        Now { wall: SystemTime::now().into(), steady: self.level + self.start.elapsed_span() }
+    }
+}
+
+trait ElapsedSpan {
+    fn elapsed_span(&self) -> Span;
+}
+
+impl ElapsedSpan for Instant {
+    /// Rounded down: a timer that has fired must find its time reached only when it is.
+    fn elapsed_span(&self) -> Span {
+        Span(u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A clock that moves only when told.
+#[derive(Clone, Debug)]
+pub(crate) struct VirtualClock {
+    state: Arc<Mutex<VirtualState>>,
+    stirred: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct VirtualState {
+    now: Now,
+    dice: fastrand::Rng,
+    sleepers: BTreeMap<(Time, u64), oneshot::Sender<()>>,
+    slept: u64,
+}
+
+#[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit moves one"))]
+impl VirtualClock {
+    pub(crate) fn new(start: Time, seed: u64) -> Self {
+        let now = Now { wall: start, steady: start };
+        let state = VirtualState { now, dice: fastrand::Rng::with_seed(seed), sleepers: BTreeMap::new(), slept: 0 };
+        Self { state: Arc::new(Mutex::new(state)), stirred: Arc::default() }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.state().now
+    }
+
+    /// How much has happened so far.
+    pub(crate) fn stirred(&self) -> u64 {
+        self.stirred.load(Ordering::Relaxed)
+    }
+
+    /// Moves to the next time at or before `limit` at which somebody wants to wake, and wakes them.
+    pub(crate) fn move_to_next(&self, limit: Time) -> bool {
+        let mut state = self.state();
+        state.sleepers.retain(|_, sleeper| !sleeper.is_closed());
+        let Some(((at, _), _)) = state.sleepers.first_key_value().filter(|((at, _), _)| *at <= limit) else { return false };
+        let at = *at;
+        state.move_to(at);
+        while let Some(entry) = state.sleepers.first_entry()
+            && entry.key().0 <= at
+        {
+            // A sleeper that is gone does not mind.
+            let _ = entry.remove().send(());
+        }
+        true
+    }
+
+    /// Moves to `at`, when that is ahead.
+    pub(crate) fn move_to(&self, at: Time) {
+        self.state().move_to(at);
+    }
+
+    /// Sets the wall clock alone, forward or back.
+    pub(crate) fn set_wall(&self, wall: Time) {
+        self.state().now.wall = wall;
+    }
+
+    /// Makes the steady clock level with the wall clock, as a new process finds them.
+    pub(crate) fn level(&self) {
+        let mut state = self.state();
+        state.now.steady = state.now.wall;
+        state.sleepers.clear();
+    }
+
+    async fn sleep_until(&self, at: Time) {
+        let (wake, woken) = oneshot::channel();
+        {
+            let mut state = self.state();
+            if at <= state.now.steady {
+                return;
+            }
+            state.slept += 1;
+            let id = state.slept;
+            state.sleepers.insert((at, id), wake);
+        }
+        // The sender goes away only when the clock is made level: then this process is no more.
+        if woken.await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, VirtualState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl VirtualState {
+    fn move_to(&mut self, at: Time) {
+        let step = at.since(self.now.steady);
+        self.now = Now { wall: self.now.wall + step, steady: self.now.steady + step };
+    }
+}

@@ -1,0 +1,141 @@
+//! Every bound, with its name, its default and its reason. Nothing in the runner grows without one of these.
+
+use std::time::Duration;
+
+/// The bounds of a runner. Make the default and change what you need:
+///
+/// ```
+/// let mut limits = journeyman::Limits::default();
+/// limits.pending = 10_000_000;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Attempts that run at once: 64, enough to keep a slow network busy, few enough for its file handles.
+    pub capacity: u32,
+    /// Threads that run jobs: 1, as jobs wait more than they compute; work that blocks goes to `Cx::blocking`.
+    pub worker_arbiters: usize,
+    /// Pending and running tickets: 1,000,000, about a gigabyte of memory with small payloads. Tens of millions are fine
+    /// where the memory is.
+    pub pending: usize,
+    /// Bytes of payload and meta of all tickets: 1 GiB.
+    pub pending_bytes: u64,
+    /// Keys remembered, of live tickets and of ended ones within their window: 10,000,000.
+    pub keys: usize,
+    /// Targets with a breaker or with waiting tickets: 10,000; each costs an actor of a few kilobytes.
+    pub targets: usize,
+    /// Calls that wait for an answer: 65,536. Beyond, callers hear `Full` at once instead of growing a mailbox.
+    pub calls: usize,
+    /// Bytes of the jobs in calls that wait for an answer: 64 MiB.
+    pub call_bytes: u64,
+    /// One job with everything stored beside it: 1 MiB. Larger input belongs into a file that the job names.
+    pub record_bytes: u64,
+    /// What reaches the disk at once: 4 MiB; beyond, a sync takes longer than the callers it serves gain.
+    pub batch_bytes: u64,
+    /// One file of the journal: 64 MiB; its frames are read into memory when it is opened.
+    pub segment_bytes: u64,
+    /// All files of the journal: 8 GiB. When they are full, new work is refused; ending what runs never is.
+    pub journal_bytes: u64,
+    /// The name of a kind: 128 bytes.
+    pub kind_bytes: usize,
+    /// A key: 256 bytes.
+    pub key_bytes: usize,
+    /// The name of a target: 256 bytes.
+    pub target_bytes: usize,
+    /// All meta pairs of a job: 4 KiB, room for trace context and a tenant.
+    pub meta_bytes: usize,
+    /// Tickets due at an instant that a jump of the wall clock makes due per second: 1,000, so that a jump is no storm.
+    pub catch_up: usize,
+    /// How long a closed breaker is remembered without a call: 10 min, ten times the window in which failures count.
+    pub breaker_idle: Duration,
+    /// How long the journal may take for one batch before its fate counts as unknown: 30 s, beyond what a healthy disk
+    /// ever takes.
+    pub append_timeout: Duration,
+    /// How long `start` waits for another runner to let go of the directory: 0. A rolling restart wants more.
+    pub wait_for_lock: Duration,
+    /// How long a cut-off attempt gets to notice at the end of a drain: 1 s.
+    pub interrupt_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            capacity: 64,
+            worker_arbiters: 1,
+            pending: 1_000_000,
+            pending_bytes: 1 << 30,
+            keys: 10_000_000,
+            targets: 10_000,
+            calls: 65_536,
+            call_bytes: 64 << 20,
+            record_bytes: 1 << 20,
+            batch_bytes: 4 << 20,
+            segment_bytes: 64 << 20,
+            journal_bytes: 8 << 30,
+            kind_bytes: 128,
+            key_bytes: 256,
+            target_bytes: 256,
+            meta_bytes: 4 << 10,
+            catch_up: 1_000,
+            breaker_idle: Duration::from_secs(600),
+            append_timeout: Duration::from_secs(30),
+            wait_for_lock: Duration::ZERO,
+            interrupt_grace: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Limits {
+    /// What contradicts itself, in one line.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let least_journal = self.segment_bytes + self.reserve(self.capacity);
+        let rules = [
+            (self.capacity == 0, "capacity is 0: nothing could ever run".to_owned()),
+            (self.worker_arbiters == 0, "worker_arbiters is 0: nothing could ever run".to_owned()),
+            (self.pending == 0, "pending is 0: nothing could ever be enqueued".to_owned()),
+            (self.targets == 0, "targets is 0: no job with a target could be enqueued".to_owned()),
+            (self.calls == 0, "calls is 0: nobody could ever ask for anything".to_owned()),
+            (self.catch_up == 0, "catch_up is 0: a ticket due at an instant would never start after a jump of the clock".to_owned()),
+            (
+                self.record_bytes < RECORD_OVERHEAD,
+                format!("record_bytes is {}, below the {RECORD_OVERHEAD} of an empty job", self.record_bytes),
+            ),
+            (
+                self.batch_bytes < self.record_bytes.max(RECORD_OVERHEAD + journeyman_core::record::LARGEST_END),
+                format!("batch_bytes ({}) cannot hold one record ({})", self.batch_bytes, self.record_bytes),
+            ),
+            (u32::try_from(self.batch_bytes).is_err(), format!("batch_bytes is {}, beyond the format's 4 GiB", self.batch_bytes)),
+            (
+                self.segment_bytes < self.batch_bytes,
+                format!("segment_bytes ({}) is less than batch_bytes ({})", self.segment_bytes, self.batch_bytes),
+            ),
+            (
+                self.journal_bytes < least_journal,
+                format!(
+                    "journal_bytes ({}) is less than one segment and the room to end {} jobs ({least_journal})",
+                    self.journal_bytes, self.capacity
+                ),
+            ),
+        ];
+        rules.into_iter().find_map(|(broken, text)| broken.then_some(text))
+    }
+
+    /// Journal bytes that must stay free so that `running` attempts can end, whatever else was refused.
+    pub(crate) fn reserve(&self, running: u32) -> u64 {
+        // Each end may have to open a segment's worth of frames of its own; the frame header is part of the price.
+        u64::from(running) * (journeyman_core::record::LARGEST_END + FRAME_OVERHEAD) + FRAME_OVERHEAD
+    }
+}
+
+/// What a job's numbers and tags add to its names, meta and payload in a record.
+pub(crate) const RECORD_OVERHEAD: u64 = 256;
+/// What a frame adds to its records, and a segment header to that.
+pub(crate) const FRAME_OVERHEAD: u64 = 256;
+/// How much sooner than its limit the journal turns health amber: the last eighth.
+pub(crate) const NEARLY_FULL: u64 = 8;
+/// Units kept by the queue while nothing waits, so that a lone job needs no round trip to the pool.
+pub(crate) const SPARE_UNITS: u32 = 16;
+/// How long a wait may last before the clocks are looked at again.
+pub(crate) const RECHECK_MS: u64 = 1_000;
+/// A jump of the wall clock: more than its own slewing does between two looks.
+pub(crate) const JUMP_MS: u64 = 1_000;

@@ -1,0 +1,124 @@
+//! What a running job can ask of its surroundings. Never changes what becomes of the attempt.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use journeyman_core::{Job, JobId};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::jobs::Jobs;
+use crate::ledger::Signals;
+use crate::messages::Seat;
+
+/// The surroundings of one attempt. Cheap to clone; stays on the thread of its attempt.
+pub struct Cx<C> {
+    context: Rc<C>,
+    attempt: Rc<Running>,
+}
+
+/// What all clones of a [`Cx`] share.
+pub(crate) struct Running {
+    pub id: JobId,
+    pub number: u32,
+    pub job: Arc<Job>,
+    pub signals: Signals,
+    pub draining: watch::Receiver<bool>,
+    pub seat: Weak<Seat>,
+    pub clock: Clock,
+    pub jobs: Jobs,
+}
+
+impl<C> Cx<C> {
+    pub(crate) fn new(context: Rc<C>, attempt: Running) -> Self {
+        Self { context, attempt: Rc::new(attempt) }
+    }
+
+    /// What the factory made for this worker.
+    #[must_use]
+    pub fn context(&self) -> &C {
+        &self.context
+    }
+
+    /// The job that runs.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.attempt.id
+    }
+
+    /// 1 for the first attempt that counts; deferrals do not.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt.number
+    }
+
+    /// The pairs that were stored with the job, in their order.
+    #[must_use]
+    pub fn meta(&self) -> &[(String, String)] {
+        &self.attempt.job.meta
+    }
+
+    /// Ends when the job is cancelled. What the attempt does then is its own affair: it changes nothing any more.
+    pub async fn cancelled(&self) {
+        self.attempt.signals.cancelled.cancelled().await;
+    }
+
+    /// Whether the job has been cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.attempt.signals.cancelled.is_cancelled()
+    }
+
+    /// Whether the runner is being stopped: a long job may want to come to an end, or answer with `Failure::defer`.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        *self.attempt.draining.borrow()
+    }
+
+    /// Waits by the runner's clock, which a test moves.
+    pub async fn sleep(&self, duration: Duration) {
+        let clock = &self.attempt.clock;
+        clock.sleep_until(clock.now().steady + duration.into()).await;
+    }
+
+    /// Runs what blocks on a thread of its own. A section that outlives its attempt keeps the attempt's unit of the
+    /// pool until it ends, and its job is not tried again before. In a test it runs at once, in place.
+    ///
+    /// # Panics
+    /// When `section` does, and when the attempt is already over: both end the attempt that is still there.
+    pub async fn blocking<T: Send + 'static>(&self, section: impl FnOnce() -> T + Send + 'static) -> T {
+        if self.attempt.clock.is_virtual() {
+            return section();
+        }
+        let seat = self.attempt.seat.upgrade().expect("the attempt that asks for a blocking section is over");
+        let section = move || {
+            let result = section();
+            drop(seat);
+            result
+        };
+        match tokio::task::spawn_blocking(section).await {
+            Ok(result) => result,
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        }
+    }
+
+    /// The runner that runs this job.
+    #[must_use]
+    pub fn jobs(&self) -> &Jobs {
+        &self.attempt.jobs
+    }
+}
+
+impl<C> Clone for Cx<C> {
+    fn clone(&self) -> Self {
+        Self { context: self.context.clone(), attempt: self.attempt.clone() }
+    }
+}
+
+impl<C> fmt::Debug for Cx<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx").field("id", &self.attempt.id).field("attempt", &self.attempt.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,258 @@
+//! What a user writes: a job type, and what it may answer. Decides nothing about retries; it only says what happened.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use journeyman_core::breaker::Verdict;
+use journeyman_core::retry::Outcome;
+use journeyman_core::{Cause, Codec, Fault, Policy, Target};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cx::Cx;
+
+/// A type of job: its arguments are the fields, stored when it is enqueued and brought back when it runs.
+///
+/// It runs at least once: after a crash, an attempt that had not been recorded as ended runs again.
+///
+/// ```
+/// use journeyman::{Cx, Failure, Job, JobResult, Target};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Mail {
+///     to: String,
+/// }
+///
+/// impl Job for Mail {
+///     type Context = ();
+///     type Output = ();
+///     const KIND: &'static str = "mail.send";
+///
+///     fn target(&self) -> Option<Target> {
+///         self.to.rsplit_once('@').map(|(_, host)| host.into())
+///     }
+///
+///     async fn run(self, cx: Cx<()>) -> JobResult<()> {
+///         if self.to.is_empty() {
+///             return Err(Failure::permanent("no address"));
+///         }
+///         std::fs::read("letter.txt")?; // any error is retried by the policy
+///         Ok(())
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    note = "implement `journeyman::Job` for it, and derive `serde::Serialize` and `serde::Deserialize`"
+)]
+pub trait Job: Serialize + DeserializeOwned + 'static {
+    /// What all jobs of a worker share: clients, pools, configuration. Built once per worker arbiter; need not be `Send`.
+    type Context: 'static;
+
+    /// What a successful run answers.
+    type Output: 'static;
+
+    /// The stable name of this type in the journal. 1 to 128 bytes; never give it to another type.
+    const KIND: &'static str;
+
+    /// The version of the fields. A payload of a higher version than the build knows is held, never ended.
+    const VERSION: u16 = 1;
+
+    /// How the fields are stored.
+    const CODEC: PayloadCodec<Self> = PayloadCodec::json();
+
+    /// What the job calls and what can be down: the key of its breaker. Asked at enqueue and stored with the job.
+    fn target(&self) -> Option<Target> {
+        None
+    }
+
+    /// How jobs of this type are retried. Registration may override it, and the enqueue call both.
+    fn policy() -> Policy {
+        Policy::default()
+    }
+
+    /// Does the work. The future need not be `Send`. `?` on any error makes a failure that is retried.
+    ///
+    /// It is dropped at its next await when it runs longer than its timeout. A panic is a failure like any other.
+    fn run(self, cx: Cx<Self::Context>) -> impl Future<Output = JobResult<Self::Output>>;
+}
+
+/// What a job answers.
+pub type JobResult<T> = Result<T, Failure>;
+
+/// Why a job did not succeed, and what is to become of it.
+///
+/// Made from any error by `?`, and then retried by the policy. Not an `Error` itself, so that this conversion can exist.
+#[derive(Debug)]
+#[must_use]
+pub struct Failure {
+    text: String,
+    class: Class,
+    retry_after: Option<Duration>,
+    blames_target: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Class {
+    Transient,
+    Permanent,
+    DoNotRepeat,
+    Defer(Duration),
+}
+
+impl Failure {
+    /// It may pass next time: retried by the policy; a failure of the target to its breaker.
+    pub fn transient(error: impl Into<Box<dyn Error>>) -> Self {
+        Self::new(Class::Transient, &*error.into())
+    }
+
+    /// A retry cannot help: the job ends as `Rejected`. To its breaker the target answered.
+    pub fn permanent(error: impl Into<Box<dyn Error>>) -> Self {
+        Self::new(Class::Permanent, &*error.into())
+    }
+
+    /// Not now: back in line for `wait`, spending no attempt and saying nothing of the target.
+    pub fn defer(wait: Duration) -> Self {
+        Self { text: String::new(), class: Class::Defer(wait), retry_after: None, blames_target: false }
+    }
+
+    /// The target asked to be left alone for `wait`: the next attempt comes then, at most the policy's `retry_after_cap` later.
+    pub const fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Something else is to blame: retried, but no verdict on the target.
+    pub const fn not_the_target(mut self) -> Self {
+        self.blames_target = false;
+        self
+    }
+
+    /// It might pass, but doing it twice would harm: the job ends as `Unsafe`.
+    pub const fn do_not_repeat(mut self) -> Self {
+        self.class = Class::DoNotRepeat;
+        self
+    }
+
+    fn new(class: Class, error: &dyn Error) -> Self {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            source = error.source();
+        }
+        Self { text, class, retry_after: None, blames_target: true }
+    }
+
+    /// What the policy makes of it.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self.class {
+            Class::Transient => Outcome::Transient { retry_after: self.retry_after.map(Into::into) },
+            Class::Permanent => Outcome::Rejected,
+            Class::DoNotRepeat => Outcome::Unsafe,
+            Class::Defer(wait) => Outcome::Deferred { wait: wait.into() },
+        }
+    }
+
+    /// What the breaker makes of it.
+    pub(crate) const fn verdict(&self) -> Verdict {
+        match self.class {
+            _ if !self.blames_target => Verdict::None,
+            Class::Transient | Class::DoNotRepeat => Verdict::Failure,
+            Class::Permanent => Verdict::Success,
+            Class::Defer(_) => Verdict::None,
+        }
+    }
+
+    /// What is kept of it.
+    pub(crate) fn into_fault(self) -> Fault {
+        Fault::new(Cause::Failed, self.text)
+    }
+}
+
+impl<E: Into<Box<dyn Error>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::transient(error)
+    }
+}
+
+/// How the fields of a job become bytes and come back. See [`Job::CODEC`].
+pub struct PayloadCodec<J> {
+    pub(crate) tag: Codec,
+    encode: fn(&J) -> Result<Vec<u8>, String>,
+    decode: fn(&[u8]) -> Result<J, String>,
+}
+
+impl<J: Serialize + DeserializeOwned> PayloadCodec<J> {
+    /// JSON text: people can read stored payloads, and types can grow fields. The default.
+    #[must_use]
+    pub const fn json() -> Self {
+        Self { tag: Codec::JSON, encode: to_json, decode: from_json }
+    }
+
+    /// postcard: small and fast. It knows no missing, skipped or untagged fields: a changed type cannot read old payloads.
+    #[must_use]
+    pub const fn postcard() -> Self {
+        Self { tag: Codec::POSTCARD, encode: to_postcard, decode: from_postcard }
+    }
+
+    /// Bytes as `encode` writes them, for `decode` to bring back. The text of an error must not show the data.
+    #[must_use]
+    pub const fn raw(encode: fn(&J) -> Result<Vec<u8>, String>, decode: fn(&[u8]) -> Result<J, String>) -> Self {
+        Self { tag: Codec::RAW, encode, decode }
+    }
+
+    /// The bytes of a job, checked by bringing it back.
+    pub(crate) fn encode(&self, job: &J) -> Result<Vec<u8>, String> {
+        let bytes = (self.encode)(job)?;
+        (self.decode)(&bytes).map_err(|why| format!("it would not come back: {why}"))?;
+        Ok(bytes)
+    }
+
+    /// The job of stored bytes, by the codec that wrote them.
+    pub(crate) fn decode(&self, codec: Codec, bytes: &[u8]) -> Result<J, String> {
+        match codec {
+            _ if codec == self.tag => (self.decode)(bytes),
+            Codec::JSON => from_json(bytes),
+            Codec::POSTCARD => from_postcard(bytes),
+            other => Err(format!("it was written by codec {}, which this build does not have for it", other.0)),
+        }
+    }
+}
+
+/// Names the data by place only: a payload may be private.
+fn from_json<J: DeserializeOwned>(bytes: &[u8]) -> Result<J, String> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let class = match error.classify() {
+            serde_json::error::Category::Data => "the JSON does not fit the type",
+            _ => "it is no JSON",
+        };
+        format!("{class} (column {})", error.column())
+    })
+}
+
+fn to_json<J: Serialize>(job: &J) -> Result<Vec<u8>, String> {
+    serde_json::to_vec(job).map_err(|_| "the type cannot be written as JSON".to_owned())
+}
+
+fn from_postcard<J: DeserializeOwned>(bytes: &[u8]) -> Result<J, String> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((job, [])) => Ok(job),
+        Ok(_) => Err("bytes are left over behind the postcard value".to_owned()),
+        Err(_) => Err("it is no postcard value of the type".to_owned()),
+    }
+}
+
+fn to_postcard<J: Serialize>(job: &J) -> Result<Vec<u8>, String> {
+    postcard::to_allocvec(job).map_err(|_| "the type cannot be written as postcard".to_owned())
+}
+
+impl<J> fmt::Debug for PayloadCodec<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PayloadCodec({})", self.tag.0)
+    }
+}

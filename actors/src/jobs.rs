@@ -1,0 +1,417 @@
+//! The handle that users hold: enqueue, cancel, ask. Checks what can be checked before a message exists, and knows nothing
+//! of how the queue decides.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use actix::dev::ToEnvelope;
+use actix::{Addr, Handler, Message};
+use journeyman_core::{Fault, JobId, Key, Kind, Options, Policy, Seq, Target};
+
+use crate::admission::{Admission, Room};
+use crate::config::{Limits, RECORD_OVERHEAD};
+use crate::error::{CallError, EnqueueError, IdleError};
+use crate::job::Job;
+use crate::messages::{self, Due, NewJob};
+use crate::queue::QueueActor;
+use crate::registry::Policies;
+use crate::status::{Health, Stats, Status};
+
+/// A handle to a runner. Cheap to clone, `Send` and `Sync`, works from any thread and any runtime, and fits `web::Data`.
+///
+/// Every change has happened on disk when its future returns `Ok`.
+#[derive(Clone)]
+pub struct Jobs(Arc<Shared>);
+
+struct Shared {
+    queue: Addr<QueueActor>,
+    policies: Arc<Policies>,
+    limits: Limits,
+    admission: Admission,
+    status: Arc<Status>,
+}
+
+impl Jobs {
+    pub(crate) fn new(queue: Addr<QueueActor>, policies: Arc<Policies>, limits: Limits, status: Arc<Status>) -> Self {
+        let admission = Admission::new(limits.calls, limits.call_bytes);
+        Self(Arc::new(Shared { queue, policies, limits, admission, status }))
+    }
+
+    /// Prepares to store a job; nothing happens until the result is awaited. The answer comes when the job is on disk:
+    /// no crash loses it any more.
+    ///
+    /// Dropped before its answer, the call leaves the job stored or not, never half. With a key, asking again is harmless.
+    ///
+    /// ```no_run
+    /// # use journeyman::{Cx, Job, JobResult, Jobs};
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Mail { to: String }
+    /// # impl Job for Mail {
+    /// #     type Context = (); type Output = (); const KIND: &'static str = "mail";
+    /// #     async fn run(self, _: Cx<()>) -> JobResult<()> { Ok(()) }
+    /// # }
+    /// # async fn example(jobs: Jobs) -> Result<(), journeyman::EnqueueError> {
+    /// let receipt = jobs.enqueue(Mail { to: "a@example.org".into() }).key("welcome-17").await?;
+    /// println!("{} is on disk", receipt.id());
+    /// # Ok(()) }
+    /// ```
+    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'_> {
+        Enqueue { jobs: self, draft: self.draft(&job) }
+    }
+
+    /// Stores all of these in one batch, or none of them. Their receipts are in the same order.
+    ///
+    /// # Errors
+    /// [`EnqueueError::BatchTooLarge`] when they do not fit into one batch; else as for one.
+    pub async fn enqueue_all<'a>(&self, all: impl IntoIterator<Item = Enqueue<'a>>) -> Result<Vec<Receipt>, EnqueueError> {
+        let all: Result<Vec<NewJob>, EnqueueError> =
+            all.into_iter().map(|one| one.draft.and_then(|draft| draft.check(&self.0.limits))).collect();
+        self.store(all?).await
+    }
+
+    /// Takes a job back. A running attempt may finish, but changes nothing any more and is told so.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn cancel(&self, id: JobId) -> Result<Cancelled, CallError> {
+        if id.partition() != 0 {
+            return Ok(Cancelled::NotFound);
+        }
+        let room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::Cancel { ticket: id.ticket(), room }).await?
+    }
+
+    /// What is known of a job; none when it has ended or never was.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn get(&self, id: JobId) -> Result<Option<JobInfo>, CallError> {
+        if id.partition() != 0 {
+            return Ok(None);
+        }
+        let _room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::Get(id.ticket())).await?
+    }
+
+    /// Every target that was called lately, with its breaker.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn targets(&self) -> Result<Vec<TargetInfo>, CallError> {
+        let _room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::Targets).await?
+    }
+
+    /// Waits until nothing is pending or running, for at most `patience` by the runner's clock.
+    ///
+    /// # Errors
+    /// [`IdleError::WorkLeft`] when there was work left; it goes on.
+    pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
+        let _room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::UntilIdle { patience: patience.into() }).await?
+    }
+
+    /// Counters, at once: of what is on disk, without asking the queue.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.status.stats()
+    }
+
+    /// How the runner is, at once.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.0.status.health()
+    }
+
+    fn draft<J: Job>(&self, job: &J) -> Result<Draft, EnqueueError> {
+        let kind = Kind::new(J::KIND);
+        if !self.0.policies.contains_key(&kind) {
+            return Err(EnqueueError::UnknownKind(kind));
+        }
+        let payload = J::CODEC.encode(job).map_err(|why| EnqueueError::NotEncodable { kind: kind.clone(), why })?;
+        let job = journeyman_core::Job {
+            kind,
+            version: J::VERSION,
+            codec: J::CODEC.tag,
+            target: job.target(),
+            priority: journeyman_core::Job::DEFAULT_PRIORITY,
+            options: Options::default(),
+            meta: Vec::new(),
+            payload,
+        };
+        Ok(Draft { job, key: None, due: Due::After(journeyman_core::Span(0)) })
+    }
+
+    async fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>, EnqueueError> {
+        let bytes: u64 = jobs.iter().map(|job| job.bytes).sum();
+        let limit = self.0.limits.batch_bytes - RECORD_OVERHEAD;
+        if bytes > limit {
+            return Err(EnqueueError::BatchTooLarge { bytes, limit });
+        }
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let room = self.room(bytes).map_err(EnqueueError::Full)?;
+        match self.ask(messages::Enqueue { jobs, room }).await {
+            Ok(answer) => answer,
+            Err(CallError::ShuttingDown) => Err(EnqueueError::ShuttingDown),
+            Err(CallError::Unavailable) => Err(EnqueueError::Unavailable),
+            Err(_) => Err(EnqueueError::Unknown),
+        }
+    }
+
+    fn room(&self, bytes: u64) -> Result<Room, &'static str> {
+        self.0.admission.enter(bytes)
+    }
+
+    /// Asks the queue. An answer that is lost on the way is unknown: the queue may have acted on the question.
+    async fn ask<M>(&self, message: M) -> Result<M::Result, CallError>
+    where
+        M: Message<Result: Send> + Send + 'static,
+        QueueActor: Handler<M>,
+        actix::Context<QueueActor>: ToEnvelope<QueueActor, M>,
+    {
+        if self.0.status.has_failed() {
+            return Err(CallError::Unavailable);
+        }
+        if self.0.status.closed.load(Ordering::Relaxed) {
+            return Err(CallError::ShuttingDown);
+        }
+        self.0.queue.send(message).await.map_err(|_| CallError::Unknown)
+    }
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// A job that is about to be stored: add what it needs, then await it.
+#[must_use = "nothing is stored until this is awaited"]
+pub struct Enqueue<'a> {
+    jobs: &'a Jobs,
+    draft: Result<Draft, EnqueueError>,
+}
+
+struct Draft {
+    job: journeyman_core::Job,
+    key: Option<Key>,
+    due: Due,
+}
+
+impl Enqueue<'_> {
+    /// Not before this long after it is accepted. A change of the wall clock does not move it while this process lives.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.with(|draft| draft.due = Due::After(delay.into()))
+    }
+
+    /// Not before this instant of the wall clock, wherever that clock is moved to.
+    pub fn at(self, instant: SystemTime) -> Self {
+        self.with(|draft| {
+            draft.due = Due::At(instant.into());
+            draft.job.options.set(Options::DUE_IS_ABSOLUTE, 1);
+        })
+    }
+
+    /// Unique: while a job with this key lives, and for a window after its end, no other is stored; the receipt then names
+    /// the existing one. Keys are shared by all kinds. At most 256 bytes.
+    pub fn key(self, key: impl Into<Key>) -> Self {
+        self.with(|draft| draft.key = Some(key.into()))
+    }
+
+    /// How long the key stays taken after the job's end; 24 hours unless set.
+    pub fn key_window(self, window: Duration) -> Self {
+        self.with(|draft| draft.job.options.set(Options::KEY_WINDOW, journeyman_core::Span::from(window).0))
+    }
+
+    /// Least first; 100 unless set. Among equals, the one that has been due longest.
+    pub fn priority(self, priority: u8) -> Self {
+        self.with(|draft| draft.job.priority = priority)
+    }
+
+    /// Overrides the policies of the registration and of the kind, for this job.
+    pub fn policy(self, policy: Policy) -> Self {
+        self.with(|draft| policy.store(&mut draft.job.options))
+    }
+
+    /// Stores a pair beside the job, for `Cx::meta` to read: trace context, a tenant. All pairs together take at most 4 KiB.
+    pub fn meta(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.with(|draft| draft.job.meta.push((name.into(), value.into())))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Draft)) -> Self {
+        if let Ok(draft) = &mut self.draft {
+            change(draft);
+        }
+        self
+    }
+}
+
+impl<'a> IntoFuture for Enqueue<'a> {
+    type Output = Result<Receipt, EnqueueError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let job = self.draft?.check(&self.jobs.0.limits)?;
+            let receipts = self.jobs.store(vec![job]).await?;
+            receipts.into_iter().next().ok_or(EnqueueError::Unknown)
+        })
+    }
+}
+
+impl fmt::Debug for Enqueue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enqueue").field("job", &self.draft.as_ref().map(|draft| &draft.job)).finish_non_exhaustive()
+    }
+}
+
+impl Draft {
+    /// Refuses what is over a limit before it gets near the journal.
+    fn check(self, limits: &Limits) -> Result<NewJob, EnqueueError> {
+        let meta: usize = self.job.meta.iter().map(|(name, value)| name.len() + value.len() + PAIR_OVERHEAD).sum();
+        let key = self.key.as_ref().map_or(0, |key| key.as_str().len());
+        let target = self.job.target.as_ref().map_or(0, |target| target.as_str().len());
+        let lengths =
+            [("its key", key, limits.key_bytes), ("its target", target, limits.target_bytes), ("its meta", meta, limits.meta_bytes)];
+        if let Some((what, bytes, limit)) = lengths.into_iter().find(|(_, bytes, limit)| bytes > limit) {
+            return Err(EnqueueError::TooLong { what, bytes, limit });
+        }
+        let bytes = (self.job.kind.as_str().len() + key + target + meta + self.job.payload.len()) as u64 + RECORD_OVERHEAD;
+        if bytes > limits.record_bytes {
+            return Err(EnqueueError::PayloadTooLarge { bytes, limit: limits.record_bytes });
+        }
+        Ok(NewJob { job: Arc::new(self.job), key: self.key, due: self.due, bytes })
+    }
+}
+
+/// The proof that a job is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Receipt {
+    id: JobId,
+    seq: Seq,
+    is_new: bool,
+}
+
+impl Receipt {
+    pub(crate) const fn new(id: JobId, seq: Seq) -> Self {
+        Self { id, seq, is_new: true }
+    }
+
+    pub(crate) const fn existing(id: JobId, seq: Seq) -> Self {
+        Self { id, seq, is_new: false }
+    }
+
+    /// The job.
+    #[must_use]
+    pub const fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// The record of the journal up to which everything is on disk, the job included.
+    #[must_use]
+    pub const fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// False when the key was taken: the job is the one that has it.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.is_new
+    }
+}
+
+/// What a cancel came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It waited, and will never run.
+    Cancelled,
+    /// It runs: this attempt may finish, and there will be no other.
+    Stopping,
+    /// It had ended before.
+    AlreadyEnded,
+    /// There never was such a job.
+    NotFound,
+}
+
+/// What is known of a job that has not ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JobInfo {
+    /// The job.
+    pub id: JobId,
+    /// Its type.
+    pub kind: Kind,
+    /// What it calls.
+    pub target: Option<Target>,
+    /// Least first.
+    pub priority: u8,
+    /// Attempts that failed.
+    pub failures: u32,
+    /// What went wrong last.
+    pub last_fault: Option<Fault>,
+    /// Where it stands.
+    pub state: JobState,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobState {
+    /// It waits for its time or its turn.
+    Pending {
+        /// Not before this.
+        due: SystemTime,
+    },
+    /// It is due, but something holds it back. A hold never ends a job.
+    Held {
+        /// What.
+        why: &'static str,
+    },
+    /// It runs.
+    Running,
+}
+
+/// A target and its breaker.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TargetInfo {
+    /// The target.
+    pub target: Target,
+    /// Where its breaker stands.
+    pub breaker: BreakerState,
+    /// How often it has opened since the runner started, or since it was last forgotten.
+    pub openings: u64,
+    /// Due jobs that it holds back.
+    pub held: u64,
+}
+
+/// Where a breaker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// Everything goes through.
+    Closed,
+    /// Nothing goes through.
+    Open,
+    /// A few attempts find out whether the target is back.
+    HalfOpen,
+}
+
+impl fmt::Display for BreakerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half-open",
+        })
+    }
+}
+
+/// Lengths of a pair's two strings.
+const PAIR_OVERHEAD: usize = 8;

@@ -1,0 +1,407 @@
+//! Every message, in the order of the walk. Each adds one thing to the one before, so the type is the progress:
+//!
+//! ```text
+//!   Enqueue -> QueueActor -Append-> JournalActor -Appended-> QueueActor: releases what waited for the disk
+//!     QueueActor -Want-> PoolActor -Granted-> QueueActor: one Select per unit, and once that is durable
+//!     Selected -> BreakerActor -Admitted-> WorkerActor -Verdict-> BreakerActor
+//!                      | refused                | Finished -> QueueActor: Complete | Requeue | Defer, and round again
+//!                      +-------- Finished ----> QueueActor
+//! ```
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::dev::{MessageResponse, OneshotSender};
+use actix::{Actor, Message, Recipient};
+use journeyman_core::breaker::{Pass, Position};
+use journeyman_core::journal::Batch;
+use journeyman_core::pool::Permit;
+use journeyman_core::retry::Budget;
+use journeyman_core::{Attempt, Job, Key, Seq, Span, Target, Ticket, Time};
+
+use crate::admission::Room;
+use crate::error::{CallError, EnqueueError, IdleError};
+use crate::jobs::{Cancelled, JobInfo, Receipt, TargetInfo};
+use crate::ledger::{Ended, Ledger, Signals};
+use crate::runner::ShutdownReport;
+
+/// An answer that is given later, by whoever holds it: no future, no task. Dropped unused, the caller hears that the answer
+/// was lost.
+pub(crate) struct Later<T: 'static>(Rc<RefCell<Option<OneshotSender<T>>>>);
+
+impl<T> Later<T> {
+    pub(crate) fn new() -> (Self, Self) {
+        let slot = Rc::new(RefCell::new(None));
+        (Self(slot.clone()), Self(slot))
+    }
+
+    pub(crate) fn give(self, answer: T) {
+        if let Some(sender) = self.0.borrow_mut().take() {
+            // The caller may have gone.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Later<T> {
+    fn handle(self, _: &mut A::Context, sender: Option<OneshotSender<T>>) {
+        *self.0.borrow_mut() = sender;
+    }
+}
+
+/// Jobs to store, all or nothing.
+#[derive(Message)]
+#[rtype(result = "Result<Vec<Receipt>, EnqueueError>")]
+pub(crate) struct Enqueue {
+    pub jobs: Vec<NewJob>,
+    /// The place of the call among those that wait for an answer.
+    pub room: Room,
+}
+
+/// A job that was checked and is not yet stored.
+#[derive(Clone, Debug)]
+pub(crate) struct NewJob {
+    pub job: Arc<Job>,
+    pub key: Option<Key>,
+    pub due: Due,
+    /// The most bytes that its record takes.
+    pub bytes: u64,
+}
+
+/// When a job is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Due {
+    /// This long after it is accepted.
+    After(Span),
+    /// At an instant of the wall clock.
+    At(Time),
+}
+
+/// A ticket that is no longer wanted.
+#[derive(Message)]
+#[rtype(result = "Result<Cancelled, CallError>")]
+pub(crate) struct Cancel {
+    pub ticket: Ticket,
+    pub room: Room,
+}
+
+/// A batch for the journal: it is to begin right behind the last record.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Append {
+    pub batch: Batch,
+    pub reply: AppendReply,
+}
+
+/// Where the fate of a batch is to be told. Dropped unused, it tells that nobody knows.
+pub(crate) struct AppendReply {
+    to: Option<Recipient<Appended>>,
+}
+
+impl AppendReply {
+    pub(crate) const fn to(queue: Recipient<Appended>) -> Self {
+        Self { to: Some(queue) }
+    }
+
+    /// Nobody hears it.
+    #[cfg(feature = "testing")]
+    pub(crate) const fn nowhere() -> Self {
+        Self { to: None }
+    }
+
+    pub(crate) fn give(mut self, answer: Appended) {
+        if let Some(to) = self.to.take() {
+            to.do_send(answer);
+        }
+    }
+}
+
+impl Drop for AppendReply {
+    fn drop(&mut self) {
+        if let Some(to) = self.to.take() {
+            to.do_send(Appended::Unknown { why: "the journal gave no answer".to_owned() });
+        }
+    }
+}
+
+/// The fate of a batch. Names no file, offset or sync: a journal elsewhere answers in the same words.
+#[derive(Clone, Debug, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub(crate) enum Appended {
+    /// Every later open has all records up to this one.
+    Durable(Seq),
+    /// Another writer leads, or the batch does not follow the last record. Nothing was written.
+    Fenced { why: String },
+    /// It may be there or not.
+    Unknown { why: String },
+    /// Larger than the journal takes. Nothing was written.
+    TooLarge,
+    /// An earlier append failed. Nothing was written.
+    Unavailable,
+}
+
+/// A clean close: the last message to a journal.
+#[derive(Message)]
+#[rtype(result = "std::io::Result<()>")]
+pub(crate) struct Seal;
+
+/// So many more units of the pool are wanted.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Want(pub u32);
+
+/// Units of the pool.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Granted(pub Units);
+
+/// Units that come back.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Returned(pub Permit);
+
+/// Units of the pool that find their way back when they are dropped.
+pub(crate) struct Units {
+    permit: Option<Permit>,
+    pool: Recipient<Returned>,
+}
+
+impl Units {
+    pub(crate) const fn new(permit: Permit, pool: Recipient<Returned>) -> Self {
+        Self { permit: Some(permit), pool }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.permit.as_ref().map_or(0, Permit::units)
+    }
+
+    pub(crate) fn split(&mut self, units: u32) -> Option<Self> {
+        let permit = self.permit.as_mut()?.split(units)?;
+        Some(Self::new(permit, self.pool.clone()))
+    }
+
+    pub(crate) fn join(&mut self, mut other: Self) {
+        match (&mut self.permit, other.permit.take()) {
+            // Units of another pool, which there is not, go back where they came from.
+            (Some(permit), Some(more)) => other.permit = permit.join(more).err(),
+            (permit, more) => *permit = more,
+        }
+    }
+}
+
+impl Drop for Units {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take().filter(|permit| permit.units() > 0) {
+            self.pool.do_send(Returned(permit));
+        }
+    }
+}
+
+/// An attempt on its way: its Select is durable. Whoever has it must end it; dropped, it ends as lost.
+pub(crate) struct Flight {
+    pub ticket: Ticket,
+    pub attempt: Attempt,
+    /// 1 for the first run that counts.
+    pub number: u32,
+    pub job: Arc<Job>,
+    pub timeout: Span,
+    pub signals: Signals,
+    seat: Option<Arc<Seat>>,
+    ledger: Ledger,
+    queue: Recipient<Finished>,
+}
+
+impl Flight {
+    #[expect(clippy::too_many_arguments, reason = "each is one thing that travels with an attempt; there is one caller")]
+    pub(crate) fn new(
+        ticket: Ticket,
+        attempt: Attempt,
+        number: u32,
+        job: Arc<Job>,
+        timeout: Span,
+        seat: Seat,
+        ledger: Ledger,
+        queue: Recipient<Finished>,
+    ) -> Self {
+        let signals = ledger.begin(ticket, attempt);
+        Self { ticket, attempt, number, job, timeout, signals, seat: Some(Arc::new(seat)), ledger, queue }
+    }
+
+    /// The unit, for blocking sections to share. They keep it beyond the end of the attempt.
+    pub(crate) const fn seat(&self) -> Option<&Arc<Seat>> {
+        self.seat.as_ref()
+    }
+
+    /// The attempt is over.
+    pub(crate) fn finish(mut self, ended: Ended) {
+        self.end(ended);
+    }
+
+    fn end(&mut self, ended: Ended) {
+        let Some(seat) = self.seat.take() else { return };
+        self.ledger.end(self.ticket, self.attempt, ended);
+        let seat = match Arc::into_inner(seat) {
+            Some(seat) => Returns::Now(seat.into_units()),
+            None => Returns::WithItsLastSection,
+        };
+        self.queue.do_send(Finished { ticket: self.ticket, attempt: self.attempt, seat });
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.end(Ended::Lost);
+    }
+}
+
+/// The unit that an attempt occupies. Its blocking sections hold it too; the last one to leave sends it home.
+pub(crate) struct Seat {
+    units: Option<Units>,
+    ticket: Ticket,
+    attempt: Attempt,
+    queue: Recipient<Freed>,
+}
+
+impl Seat {
+    pub(crate) const fn new(units: Units, ticket: Ticket, attempt: Attempt, queue: Recipient<Freed>) -> Self {
+        Self { units: Some(units), ticket, attempt, queue }
+    }
+
+    fn into_units(mut self) -> Option<Units> {
+        self.units.take()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(units) = self.units.take() {
+            self.queue.do_send(Freed { ticket: self.ticket, attempt: self.attempt, units });
+        }
+    }
+}
+
+/// A ticket with its unit and its durable Select, asking its breaker for leave.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Selected {
+    pub flight: Flight,
+    /// Attempts left, this one not yet taken, and the deadline.
+    pub budget: Budget,
+    /// The time by which the deadline is judged.
+    pub now: Time,
+}
+
+/// An attempt that may run.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Admitted {
+    pub flight: Flight,
+    /// The leave of its breaker; none when the job has no target.
+    pub leave: Option<Leave>,
+}
+
+/// A breaker's pass that finds its way back when it is dropped, then without a verdict.
+pub(crate) struct Leave {
+    pass: Option<Pass>,
+    breaker: Recipient<Verdict>,
+}
+
+impl Leave {
+    pub(crate) const fn new(pass: Pass, breaker: Recipient<Verdict>) -> Self {
+        Self { pass: Some(pass), breaker }
+    }
+
+    pub(crate) fn settle(mut self, verdict: journeyman_core::breaker::Verdict) {
+        self.back(verdict);
+    }
+
+    fn back(&mut self, verdict: journeyman_core::breaker::Verdict) {
+        if let Some(pass) = self.pass.take() {
+            self.breaker.do_send(Verdict { pass, verdict });
+        }
+    }
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.back(journeyman_core::breaker::Verdict::None);
+    }
+}
+
+/// What an attempt found out about its target.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Verdict {
+    pub pass: Pass,
+    pub verdict: journeyman_core::breaker::Verdict,
+}
+
+/// A breaker changed its mind, or has a place for a probe again.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct BreakerMoved {
+    pub target: Target,
+    pub position: Position,
+    pub openings: u64,
+}
+
+/// An attempt is over; how, stands in the ledger.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Finished {
+    pub ticket: Ticket,
+    pub attempt: Attempt,
+    pub seat: Returns,
+}
+
+/// When the unit of an attempt comes back.
+pub(crate) enum Returns {
+    /// With this message.
+    Now(Option<Units>),
+    /// A blocking section has outlived the attempt: the unit comes with it.
+    WithItsLastSection,
+}
+
+/// The last blocking section of an attempt has ended, later than the attempt itself.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Freed {
+    pub ticket: Ticket,
+    pub attempt: Attempt,
+    pub units: Units,
+}
+
+/// What is known of a ticket.
+#[derive(Message)]
+#[rtype(result = "Result<Option<JobInfo>, CallError>")]
+pub(crate) struct Get(pub Ticket);
+
+/// Every target and its breaker.
+#[derive(Message)]
+#[rtype(result = "Result<Vec<TargetInfo>, CallError>")]
+pub(crate) struct Targets;
+
+/// Answered when nothing is pending or running, or when the time is over.
+#[derive(Message)]
+#[rtype(result = "Result<(), IdleError>")]
+pub(crate) struct UntilIdle {
+    pub patience: Span,
+}
+
+/// Select nothing more. Running attempts go on, and enqueues are still taken.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Quiet;
+
+/// Let running attempts end for so long, then cut them off; take no more, write all down, and answer.
+#[derive(Message)]
+#[rtype(result = "ShutdownReport")]
+pub(crate) struct Drain {
+    pub patience: Span,
+}
+
+/// Something of the core has died: answer what waits, and take nothing more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Halt;

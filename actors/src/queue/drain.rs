@@ -1,0 +1,142 @@
+//! An orderly stop: select nothing more, let what runs end, cut off what does not, take no more, write all down, answer.
+
+use std::sync::atomic::Ordering;
+
+use actix::{Context, Handler};
+use journeyman_core::retry::Outcome;
+use journeyman_core::{Cause, Fault, Now, Time};
+
+use super::QueueActor;
+use crate::error::CallError;
+use crate::events;
+use crate::ledger::Ended;
+use crate::messages::{Drain, Later, Quiet};
+use crate::runner::ShutdownReport;
+
+/// How far the stop has come. Never goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Open,
+    /// Nothing is selected any more; all else goes on.
+    Quiet,
+    /// Running attempts may end by themselves.
+    Draining {
+        until: Time,
+    },
+    /// Running attempts have been cut off.
+    CuttingOff {
+        until: Time,
+    },
+    /// Nothing is taken any more; what was decided is being written.
+    Closing,
+    Closed,
+    /// Failed: see the status.
+    Halted,
+}
+
+impl Stage {
+    pub(super) const fn is_quiet(self) -> bool {
+        !matches!(self, Self::Open)
+    }
+
+    pub(super) const fn is_cutting_off(self) -> bool {
+        matches!(self, Self::CuttingOff { .. } | Self::Closing)
+    }
+
+    /// Whether there is nothing left to decide.
+    pub(super) const fn is_over(self) -> bool {
+        matches!(self, Self::Closed | Self::Halted)
+    }
+
+    /// Why calls that change something are refused, when they are.
+    pub(super) const fn refusal(self) -> Option<CallError> {
+        match self {
+            Self::Open | Self::Quiet | Self::Draining { .. } | Self::CuttingOff { .. } => None,
+            Self::Closing | Self::Closed => Some(CallError::ShuttingDown),
+            Self::Halted => Some(CallError::Unavailable),
+        }
+    }
+
+    pub(super) const fn deadline(self) -> Option<Time> {
+        match self {
+            Self::Draining { until } | Self::CuttingOff { until } => Some(until),
+            Self::Open | Self::Quiet | Self::Closing | Self::Closed | Self::Halted => None,
+        }
+    }
+}
+
+impl QueueActor {
+    pub(super) fn advance_drain(&mut self, now: Now) {
+        let idle = self.running.is_empty();
+        match self.stage {
+            Stage::Draining { .. } | Stage::CuttingOff { .. } if idle => self.stage = Stage::Closing,
+            Stage::Draining { until } if until <= now.steady => {
+                self.ledger.interrupt_all();
+                self.stage = Stage::CuttingOff { until: now.steady + self.rules.limits.interrupt_grace.into() };
+            }
+            Stage::CuttingOff { until } if until <= now.steady => self.give_up_on_the_stuck(),
+            _ => {}
+        }
+        // What was taken before the door closed is still decided; the answer comes when all of it is on disk.
+        if self.stage == Stage::Closing && self.intake.is_empty() && self.outcomes.is_empty() && self.writer.is_settled() {
+            self.release(now);
+            self.stage = Stage::Closed;
+            self.status.closed.store(true, Ordering::Relaxed);
+            let pending = self.writer.queue().pending() as u64;
+            events::closed(self.interrupted, pending);
+            let report = ShutdownReport { interrupted: self.interrupted, pending };
+            self.drained.drain(..).for_each(|reply| reply.give(report));
+        }
+    }
+
+    /// Attempts that do not come to an await cannot be stopped. They end in the books; the process is about to end them.
+    fn give_up_on_the_stuck(&mut self) {
+        let fault = Fault::new(Cause::Interrupted, "the runner was stopped while the attempt did not react");
+        for (ticket, attempt) in self.ledger.live() {
+            self.ledger.end(ticket, attempt, Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault.clone()) });
+            self.outcomes.push_back((ticket, attempt));
+        }
+    }
+}
+
+impl Handler<Quiet> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Quiet, ctx: &mut Context<Self>) {
+        if self.stage == Stage::Open {
+            self.stage = Stage::Quiet;
+            self.status.draining.store(true, Ordering::Relaxed);
+            self.links.draining.send_replace(true);
+            events::draining(self.status.running.get());
+        }
+        self.request_turn(ctx);
+    }
+}
+
+impl Handler<Drain> for QueueActor {
+    type Result = Later<ShutdownReport>;
+
+    fn handle(&mut self, Drain { patience }: Drain, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        let until = self.clock.now().steady + patience;
+        match self.stage {
+            // Dropped, the answer says that it was lost: the runner has failed.
+            Stage::Halted => return response,
+            Stage::Closed => {
+                let report = ShutdownReport { interrupted: self.interrupted, pending: self.writer.queue().pending() as u64 };
+                self.refuse(ctx, move || reply.give(report));
+                return response;
+            }
+            Stage::Open | Stage::Quiet => {
+                self.handle(Quiet, ctx);
+                self.stage = Stage::Draining { until };
+            }
+            // A second, less patient stop counts.
+            Stage::Draining { until: before } => self.stage = Stage::Draining { until: before.min(until) },
+            Stage::CuttingOff { .. } | Stage::Closing => {}
+        }
+        self.drained.push(reply);
+        self.request_turn(ctx);
+        response
+    }
+}

@@ -1,0 +1,70 @@
+//! The job types that a runner knows: by kind, how to begin one from stored bytes, and its policy.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::LocalBoxFuture;
+use journeyman_core::{Kind, Policy};
+
+use crate::cx::Cx;
+use crate::error::StartError;
+use crate::job::{Job, JobResult};
+
+/// What the queue and the edge know of each kind.
+pub(crate) type Policies = HashMap<Kind, Policy>;
+
+/// Everything that is registered, for jobs with the context `C`.
+pub(crate) struct Registry<C> {
+    entries: HashMap<Kind, Entry<C>>,
+    twice: Option<Kind>,
+}
+
+struct Entry<C> {
+    policy: Policy,
+    begin: Begin<C>,
+}
+
+/// Decodes stored bytes and makes the future of the attempt; or says why this build cannot.
+type Begin<C> = fn(&journeyman_core::Job, Cx<C>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String>;
+
+impl<C: 'static> Registry<C> {
+    pub(crate) fn new() -> Self {
+        Self { entries: HashMap::new(), twice: None }
+    }
+
+    pub(crate) fn add<J: Job<Context = C>>(&mut self, policy: Policy) {
+        let kind = Kind::new(J::KIND);
+        if self.entries.insert(kind.clone(), Entry { policy, begin: begin::<J> }).is_some() {
+            self.twice = Some(kind);
+        }
+    }
+
+    /// Refuses what could not be a compile error.
+    pub(crate) fn check(&self, longest: usize) -> Result<(), StartError> {
+        if let Some(kind) = &self.twice {
+            return Err(StartError::DuplicateKind(kind.clone()));
+        }
+        if self.entries.is_empty() {
+            return Err(StartError::NoKinds);
+        }
+        let wrong = self.entries.keys().map(|kind| kind.as_str().len()).find(|bytes| *bytes == 0 || *bytes > longest);
+        wrong.map_or(Ok(()), |bytes| Err(StartError::KindName { bytes, limit: longest }))
+    }
+
+    pub(crate) fn policies(&self) -> Arc<Policies> {
+        Arc::new(self.entries.iter().map(|(kind, entry)| (kind.clone(), entry.policy)).collect())
+    }
+
+    pub(crate) fn begin(&self, job: &journeyman_core::Job, cx: Cx<C>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String> {
+        let entry = self.entries.get(&job.kind).ok_or_else(|| "its kind is not registered".to_owned())?;
+        (entry.begin)(job, cx)
+    }
+}
+
+fn begin<J: Job>(job: &journeyman_core::Job, cx: Cx<J::Context>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String> {
+    if job.version > J::VERSION {
+        return Err(format!("it was written as version {}, this build knows {}", job.version, J::VERSION));
+    }
+    let job = J::CODEC.decode(job.codec, &job.payload)?;
+    Ok(Box::pin(async move { job.run(cx).await.map(drop) }))
+}

@@ -1,0 +1,417 @@
+//! Building, starting and stopping a runner. It lives on a thread of its own, in an actix system of its own: the HTTP
+//! server's way of handling a signal stops every arbiter of *its* system, and must not reach ours.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use actix::{Addr, Recipient};
+use futures_util::FutureExt;
+use journeyman_core::disk::{DirError, FileDisk};
+use journeyman_core::store::Store;
+use journeyman_core::{Circuit, Policy};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::error::{RunnerFailed, StartError};
+use crate::events;
+use crate::job::Job;
+use crate::jobs::Jobs;
+use crate::messages::{Drain, Quiet, Seal};
+use crate::queue::QueueActor;
+use crate::registry::Registry;
+use crate::status::Status;
+use crate::wiring::{self, Blueprint, Core, Factory, Place};
+
+/// A runner that has been started. Ends with [`Runner::serve`], [`Runner::run_until`] or [`Runner::shutdown`]; dropped, it
+/// cuts its attempts off as a crash would, and says so in the log.
+#[must_use = "a runner that is dropped stops at once"]
+pub struct Runner {
+    jobs: Jobs,
+    queue: Addr<QueueActor>,
+    journal: Recipient<Seal>,
+    status: Arc<Status>,
+    host: Option<Host>,
+}
+
+/// The thread that the runner lives on.
+struct Host {
+    stop: oneshot::Sender<()>,
+    stopped: oneshot::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Runner {
+    /// Begins to build a runner on a directory, which is made when it is not there. One runner at a time has it.
+    ///
+    /// ```no_run
+    /// # use journeyman::{Cx, Job, JobResult, Runner};
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Mail { to: String }
+    /// # impl Job for Mail {
+    /// #     type Context = String; type Output = (); const KIND: &'static str = "mail";
+    /// #     async fn run(self, _: Cx<String>) -> JobResult<()> { Ok(()) }
+    /// # }
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runner = Runner::open("jobs.d")
+    ///     .context(|| async { Ok::<_, std::io::Error>("smtp.example.org".to_owned()) })
+    ///     .register::<Mail>()
+    ///     .start()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn open(dir: impl Into<PathBuf>) -> Builder {
+        Builder { dir: dir.into(), settings: Settings::default() }
+    }
+
+    /// The handle to enqueue with. Clone it as you like.
+    #[must_use]
+    pub fn jobs(&self) -> Jobs {
+        self.jobs.clone()
+    }
+
+    /// Runs until the server ends: by itself, or by SIGTERM or SIGINT, which the server is expected to hear as well (actix-web's
+    /// does; one that does not is left after `drain`). At the signal no new attempt starts; handlers may enqueue while the
+    /// server drains; then running attempts get `drain` to end, and what is left is deferred without spending an attempt.
+    /// A second signal skips the wait and loses nothing.
+    ///
+    /// Must be awaited in a tokio or actix runtime.
+    ///
+    /// # Errors
+    /// The server's, after an orderly stop; or [`RunnerFailed`] as an `io::Error`, at once when it happens.
+    pub async fn serve(self, server: impl Future<Output = io::Result<()>>, drain: Duration) -> io::Result<ShutdownReport> {
+        let mut signals = Signals::listen()?;
+        let mut server = pin!(server);
+        let served = tokio::select! {
+            served = &mut server => served,
+            failed = self.status.failure() => return Err(failed.into()),
+            () = signals.next() => {
+                self.queue.do_send(Quiet);
+                let clock = Clock::system();
+                tokio::select! {
+                    served = &mut server => served,
+                    failed = self.status.failure() => return Err(failed.into()),
+                    () = signals.next() => return Ok(self.shutdown(Duration::ZERO).await?),
+                    () = clock.sleep_until(clock.now().steady + drain.into()) => Ok(()),
+                }
+            }
+        };
+        let report = self.shutdown_unless(signals, drain).await?;
+        served.map(|()| report)
+    }
+
+    /// Runs until `stop` is ready, then as [`Runner::shutdown`]. SIGTERM or SIGINT during the drain skips the wait.
+    ///
+    /// Must be awaited in a tokio or actix runtime.
+    ///
+    /// # Errors
+    /// [`RunnerFailed`], at once when it happens.
+    pub async fn run_until(self, stop: impl Future, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
+        tokio::select! {
+            _ = stop => {}
+            failed = self.status.failure() => return Err(failed),
+        }
+        match Signals::listen() {
+            Ok(signals) => self.shutdown_unless(signals, drain).await,
+            Err(_) => self.shutdown(drain).await,
+        }
+    }
+
+    /// Stops in order: nothing new is selected, running attempts get `drain` to end, what is left is deferred without
+    /// spending an attempt, the journal is sealed and closed. Jobs may be enqueued until the last attempt has ended.
+    ///
+    /// # Errors
+    /// [`RunnerFailed`] when the runner has failed, now or before.
+    pub async fn shutdown(mut self, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
+        let answer = tokio::select! {
+            answer = self.queue.send(Drain { patience: drain.into() }) => answer.ok(),
+            _ = self.status.failure() => None,
+        };
+        let Some(report) = answer else { return Err(self.end().await) };
+        if let Err(why) = self.journal.send(Seal).await.map_err(io::Error::other).flatten() {
+            events::seal_failed(&why.to_string());
+        }
+        self.stop_host().await;
+        Ok(report)
+    }
+
+    async fn shutdown_unless(self, mut signals: Signals, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
+        let queue = self.queue.clone();
+        let mut shutdown = pin!(self.shutdown(drain));
+        tokio::select! {
+            report = &mut shutdown => report,
+            () = signals.next() => {
+                queue.do_send(Drain { patience: journeyman_core::Span(0) });
+                shutdown.await
+            }
+        }
+    }
+
+    /// The end of a runner that has failed.
+    async fn end(&mut self) -> RunnerFailed {
+        self.status.fail("the queue ended without an answer");
+        let failed = self.status.failure().await;
+        self.stop_host().await;
+        failed
+    }
+
+    async fn stop_host(&mut self) {
+        let Some(Host { stop, stopped, thread }) = self.host.take() else { return };
+        // The thread may have ended by itself: then nobody listens, and it is gone all the same.
+        let _ = stop.send(());
+        let _ = stopped.await;
+        let _ = thread.join();
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if self.host.is_some() && !self.status.has_failed() {
+            events::dropped();
+        }
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("jobs", &self.jobs).finish_non_exhaustive()
+    }
+}
+
+/// What an orderly stop left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Attempts that the stop cut short; their jobs run again at the next start.
+    pub interrupted: u64,
+    /// Jobs that wait for the next start, those included.
+    pub pending: u64,
+}
+
+/// A runner that has no job type yet.
+#[must_use = "a builder does nothing until it is started"]
+pub struct Builder {
+    dir: PathBuf,
+    settings: Settings,
+}
+
+/// What both builders set.
+#[derive(Clone, Default)]
+struct Settings {
+    limits: Limits,
+    circuit: Circuit,
+    allow_abort: bool,
+}
+
+macro_rules! settings {
+    () => {
+        /// How many attempts run at once; 64 unless set.
+        pub fn capacity(mut self, capacity: u32) -> Self {
+            self.settings.limits.capacity = capacity;
+            self
+        }
+
+        /// Sets all bounds, the capacity among them.
+        pub fn limits(mut self, limits: Limits) -> Self {
+            self.settings.limits = limits;
+            self
+        }
+
+        /// How the breakers of all targets behave.
+        pub fn circuit(mut self, circuit: Circuit) -> Self {
+            self.settings.circuit = circuit;
+            self
+        }
+
+        /// How long to wait for another runner to let go of the directory, as in a rolling restart; not at all unless set.
+        pub fn wait_for_lock(mut self, patience: Duration) -> Self {
+            self.settings.limits.wait_for_lock = patience;
+            self
+        }
+
+        /// Starts although the program is built with `panic = "abort"`: a job that panics then takes the process with it.
+        pub fn allow_abort_on_panic(mut self) -> Self {
+            self.settings.allow_abort = true;
+            self
+        }
+    };
+}
+
+impl Builder {
+    settings!();
+
+    /// Sets how the context of the jobs is made: once per worker, on the worker's thread. The context need not be `Send`.
+    pub fn context<C, E, F>(self, factory: impl Fn() -> F + Send + Sync + 'static) -> Configured<C>
+    where
+        C: 'static,
+        E: Into<Box<dyn Error>>,
+        F: Future<Output = Result<C, E>> + 'static,
+    {
+        let factory: Factory<C> = Arc::new(move || factory().map(|made| made.map_err(|error| error.into().to_string())).boxed_local());
+        Configured { dir: self.dir, settings: self.settings, factory, registry: Registry::new() }
+    }
+
+    /// Registers a job type that needs no context.
+    pub fn register<J: Job<Context = ()>>(self) -> Configured<()> {
+        self.context(|| async { Ok::<_, std::convert::Infallible>(()) }).register::<J>()
+    }
+
+    /// Registers a job type that needs no context, with another policy than its own.
+    pub fn register_with<J: Job<Context = ()>>(self, policy: Policy) -> Configured<()> {
+        self.context(|| async { Ok::<_, std::convert::Infallible>(()) }).register_with::<J>(policy)
+    }
+}
+
+/// A runner whose jobs have the context `C`.
+#[must_use = "a builder does nothing until it is started"]
+pub struct Configured<C> {
+    dir: PathBuf,
+    settings: Settings,
+    factory: Factory<C>,
+    registry: Registry<C>,
+}
+
+impl<C: 'static> Configured<C> {
+    settings!();
+
+    /// Registers a job type. Stored jobs of other kinds are held until a build registers theirs.
+    pub fn register<J: Job<Context = C>>(self) -> Self {
+        self.register_with::<J>(J::policy())
+    }
+
+    /// Registers a job type with another policy than its own.
+    pub fn register_with<J: Job<Context = C>>(mut self, policy: Policy) -> Self {
+        self.registry.add::<J>(policy);
+        self
+    }
+
+    /// Locks the directory, reads its journal, makes the contexts and starts to run what is due.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing on disk has changed.
+    pub async fn start(self) -> Result<Runner, StartError> {
+        let (dir, blueprint) = self.check()?;
+        let (tell, told) = oneshot::channel();
+        let (stop, stopping) = oneshot::channel();
+        let (ended, stopped) = oneshot::channel();
+        let host = move || {
+            let system = actix_rt::System::new();
+            system.block_on(host(dir, blueprint, tell, stopping));
+            drop(system);
+            let _ = ended.send(());
+        };
+        let thread =
+            thread::Builder::new().name("journeyman".to_owned()).spawn(host).map_err(|error| StartError::Thread(error.to_string()))?;
+        let started = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
+        let Started { jobs, queue, journal, status } = started;
+        Ok(Runner { jobs, queue, journal, status, host: Some(Host { stop, stopped, thread }) })
+    }
+
+    /// Refuses what could not be a compile error.
+    pub(crate) fn check(self) -> Result<(PathBuf, Blueprint<C>), StartError> {
+        let Settings { limits, circuit, allow_abort } = self.settings;
+        if let Some(contradiction) = limits.contradiction() {
+            return Err(StartError::Limits(contradiction));
+        }
+        self.registry.check(limits.kind_bytes)?;
+        if cfg!(panic = "abort") && !allow_abort {
+            return Err(StartError::AbortsOnPanic);
+        }
+        Ok((self.dir, Blueprint { registry: Arc::new(self.registry), factory: self.factory, limits, circuit }))
+    }
+}
+
+/// What the host tells of a runner that it has started.
+struct Started {
+    jobs: Jobs,
+    queue: Addr<QueueActor>,
+    journal: Recipient<Seal>,
+    status: Arc<Status>,
+}
+
+/// The life of the runner's own thread.
+async fn host<C: 'static>(
+    dir: PathBuf,
+    blueprint: Blueprint<C>,
+    tell: oneshot::Sender<Result<Started, StartError>>,
+    stopping: oneshot::Receiver<()>,
+) {
+    let mut core = match open(dir, &blueprint).await {
+        Ok(core) => core,
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    let Core { jobs, queue, journal, status, .. } = &core;
+    let started = Started { jobs: jobs.clone(), queue: queue.clone(), journal: journal.clone(), status: status.clone() };
+    if tell.send(Ok(started)).is_ok() {
+        // Ends as well when the runner is dropped.
+        let _ = stopping.await;
+    }
+    let orderly = core.status.closed.load(std::sync::atomic::Ordering::Relaxed);
+    for worker in core.threads.workers.drain(..) {
+        worker.stop();
+        // After a disorderly end an attempt may hold its thread for ever.
+        if orderly {
+            let _ = worker.join();
+        }
+    }
+    if let Some(journal) = core.threads.journal.take() {
+        journal.stop();
+        let _ = journal.join();
+    }
+}
+
+async fn open<C: 'static>(dir: PathBuf, blueprint: &Blueprint<C>) -> Result<Core, StartError> {
+    let clock = Clock::system();
+    let disk = lock(&dir, blueprint.limits.wait_for_lock, &clock).await?;
+    let store = Store::open(Box::new(disk))?;
+    if let Some(torn) = store.recovery.torn() {
+        events::torn(torn);
+    }
+    events::opened(&dir, store.queue.pending(), store.queue.running(), store.queue.last());
+    wiring::wire(blueprint, store, clock, Place::Apart).await
+}
+
+async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Result<FileDisk, DirError> {
+    let until = clock.now().steady + patience.into();
+    let mut told = false;
+    loop {
+        match FileDisk::open(dir) {
+            Err(DirError::Locked { .. }) if clock.now().steady < until => {
+                if !std::mem::replace(&mut told, true) {
+                    events::waiting_for_lock(dir, patience);
+                }
+                clock.sleep_until(clock.now().steady + LOCK_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// The signals that ask a process to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Between two looks at a lock that another runner holds: short against a restart.
+const LOCK_PAUSE: journeyman_core::Span = journeyman_core::Span(20);

@@ -1,0 +1,326 @@
+//! The test kit: a runner on a virtual clock and a memory disk, all on the test's own thread. Time moves only when told, a
+//! crash is a call, and nothing needs a sleep.
+//!
+//! ```
+//! use std::time::Duration;
+//! use journeyman::{Cx, Failure, Job, JobResult, JobState, Runner};
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Flaky;
+//! impl Job for Flaky {
+//!     type Context = ();
+//!     type Output = ();
+//!     const KIND: &'static str = "flaky";
+//!     async fn run(self, cx: Cx<()>) -> JobResult<()> {
+//!         if cx.attempt() < 3 { Err(Failure::transient("not yet")) } else { Ok(()) }
+//!     }
+//! }
+//!
+//! # actix_rt::System::new().block_on(async {
+//! let mut t = Runner::in_memory().register::<Flaky>().test().await.unwrap();
+//! let id = t.jobs().enqueue(Flaky).await.unwrap().id();
+//! t.settle().await;
+//! assert_eq!(t.jobs().get(id).await.unwrap().unwrap().failures, 1);
+//! t.crash_and_reopen().await.unwrap();
+//! t.advance(Duration::from_secs(60)).await;
+//! assert_eq!(t.jobs().stats().done, 1);
+//! # });
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient, WrapFuture};
+use futures_util::future::{Either, select};
+use journeyman_core::Time;
+use journeyman_core::disk::MemDisk;
+use journeyman_core::store::Store;
+
+use crate::clock::{Clock, VirtualClock};
+use crate::error::{IdleError, RunnerFailed, StartError};
+use crate::jobs::Jobs;
+use crate::messages::{Append, AppendReply, Drain, Seal, UntilIdle};
+use crate::pool::Available;
+use crate::queue::{Spare, Turn};
+use crate::runner::{Builder, Configured, Runner, ShutdownReport};
+use crate::wiring::{self, Blueprint, Core, Place};
+
+impl Runner {
+    /// Begins to build a runner for a test: see [`Configured::test`].
+    pub fn in_memory() -> Builder {
+        Self::open("in memory")
+    }
+}
+
+impl<C: 'static> Configured<C> {
+    /// Starts the runner on a virtual clock and a memory disk, on this thread. Must be awaited in an actix runtime, as
+    /// `#[actix::test]` gives.
+    ///
+    /// # Errors
+    /// [`StartError`], as a real start.
+    pub async fn test(self) -> Result<TestRunner<C>, StartError> {
+        self.test_with(MemDisk::default(), 0).await
+    }
+
+    /// The same on a disk that may hold something already, with a seed for the runner's dice.
+    ///
+    /// # Errors
+    /// [`StartError`], as a real start.
+    pub async fn test_with(self, disk: MemDisk, seed: u64) -> Result<TestRunner<C>, StartError> {
+        let (_, blueprint) = self.check()?;
+        let clock = VirtualClock::new(START, seed);
+        let control = Arc::new(Mutex::new(Control { syncs: Syncs::AtOnce, held: VecDeque::new() }));
+        let core = open(&blueprint, &disk, &clock, &control).await?;
+        Ok(TestRunner { blueprint, disk, clock, control, core })
+    }
+}
+
+/// A runner for tests. Everything that it does happens while the test awaits one of its methods, or anything else.
+pub struct TestRunner<C: 'static = ()> {
+    blueprint: Blueprint<C>,
+    disk: MemDisk,
+    clock: VirtualClock,
+    control: Arc<Mutex<Control>>,
+    core: Core,
+}
+
+/// When the memory disk says that a batch is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Syncs {
+    /// At once.
+    AtOnce,
+    /// After so much virtual time: a disk that takes that long for each sync.
+    After(Duration),
+    /// Only when told, by [`TestRunner::release_sync`].
+    WhenTold,
+    /// The batch is written, but its answer is lost on the way: nobody knows.
+    Unheard,
+}
+
+impl<C: 'static> TestRunner<C> {
+    /// The handle to enqueue with. After a crash, take a new one.
+    #[must_use]
+    pub fn jobs(&self) -> Jobs {
+        self.core.jobs.clone()
+    }
+
+    /// What the wall clock shows.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.clock.now().wall.into()
+    }
+
+    /// Lets happen whatever needs no time. What runs on other threads is not waited for; blocking sections run in place.
+    pub async fn settle(&self) {
+        let mut quiet = 0;
+        let mut seen = self.clock.stirred();
+        while quiet < QUIET_ROUNDS {
+            tokio::task::yield_now().await;
+            let stirred = self.clock.stirred();
+            quiet = if stirred == seen { quiet + 1 } else { 0 };
+            seen = stirred;
+        }
+    }
+
+    /// Moves time on by `duration`, stopping wherever something is to happen; returns when nothing is left to do.
+    pub async fn advance(&self, duration: Duration) {
+        let until = self.clock.now().steady + duration.into();
+        loop {
+            self.settle().await;
+            if !self.clock.move_to_next(until) {
+                break;
+            }
+        }
+        self.clock.move_to(until);
+        self.settle().await;
+    }
+
+    /// Awaits `future` while time moves on to whatever is next, for at most `patience`; none when that was not enough.
+    pub async fn drive<F: Future>(&self, future: F, patience: Duration) -> Option<F::Output> {
+        let until = self.clock.now().steady + patience.into();
+        let mut future = pin!(future);
+        loop {
+            let settled = pin!(self.settle());
+            match select(future, settled).await {
+                Either::Left((output, _)) => return Some(output),
+                Either::Right(((), unready)) => future = unready,
+            }
+            if !self.clock.move_to_next(until) {
+                return None;
+            }
+        }
+    }
+
+    /// Moves time on until nothing is pending or running.
+    ///
+    /// # Errors
+    /// [`IdleError::WorkLeft`] when there was work left after `patience`.
+    pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
+        let answer = self.core.queue.send(UntilIdle { patience: patience.into() });
+        match self.drive(answer, patience + Duration::from_millis(1)).await {
+            Some(Ok(answer)) => answer,
+            _ => Err(crate::error::CallError::Unknown.into()),
+        }
+    }
+
+    /// Pulls the plug: what was not synced is gone, every attempt is cut off, and a new process opens what is left.
+    ///
+    /// # Errors
+    /// [`StartError`] when it cannot be opened.
+    pub async fn crash_and_reopen(&mut self) -> Result<(), StartError> {
+        self.core.status.fail("the process crashed");
+        self.core.supervisor.abort_all();
+        self.settle().await;
+        self.disk.crash();
+        self.reopen().await
+    }
+
+    /// Stops in order, as [`Runner::shutdown`] does, and opens again.
+    ///
+    /// # Errors
+    /// [`StartError`] when it cannot be opened.
+    pub async fn stop_and_reopen(&mut self, drain: Duration) -> Result<ShutdownReport, StartError> {
+        let report = self.shutdown(drain).await.map_err(|failed| StartError::Thread(failed.to_string()))?;
+        self.core.supervisor.abort_all();
+        self.settle().await;
+        self.reopen().await?;
+        Ok(report)
+    }
+
+    /// Stops in order, as [`Runner::shutdown`] does. The handle says `ShuttingDown` from then on.
+    ///
+    /// # Errors
+    /// [`RunnerFailed`] when the runner has failed.
+    pub async fn shutdown(&self, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
+        let answer = self.core.queue.send(Drain { patience: drain.into() });
+        let patience = drain + self.blueprint.limits.interrupt_grace + Duration::from_secs(60);
+        let failed = || RunnerFailed { reason: "the queue gave no report".to_owned() };
+        let report = self.drive(answer, patience).await.and_then(Result::ok).ok_or_else(failed)?;
+        // What was sealed is as durable as before, whatever the disk says.
+        let _ = self.core.journal.send(Seal).await;
+        Ok(report)
+    }
+
+    /// Sets when the disk says that a batch is durable.
+    pub fn set_syncs(&self, syncs: Syncs) {
+        self.control().syncs = syncs;
+    }
+
+    /// Lets the batch through that waits for [`Syncs::WhenTold`]. Answers whether there was one.
+    pub async fn release_sync(&self) -> bool {
+        let held = self.control().held.pop_front();
+        let found = held.is_some();
+        if let Some((journal, append)) = held {
+            journal.do_send(append);
+        }
+        self.settle().await;
+        found
+    }
+
+    /// Sets the wall clock, forward or back, as an operator or a time server does.
+    pub async fn set_wall_clock(&self, instant: SystemTime) {
+        self.clock.set_wall(instant.into());
+        self.core.queue.do_send(Turn);
+        self.settle().await;
+    }
+
+    /// The disk, to look at or to damage.
+    #[must_use]
+    pub const fn disk(&self) -> &MemDisk {
+        &self.disk
+    }
+
+    /// Units of the pool that no attempt occupies.
+    pub async fn free_units(&self) -> u32 {
+        let pool = self.core.pool.send(Available).await.unwrap_or(0);
+        let spare = self.core.queue.send(Spare).await.unwrap_or(0);
+        pool + spare
+    }
+
+    async fn reopen(&mut self) -> Result<(), StartError> {
+        self.clock.level();
+        *self.control() = Control { syncs: Syncs::AtOnce, held: VecDeque::new() };
+        self.core = open(&self.blueprint, &self.disk, &self.clock, &self.control).await?;
+        self.settle().await;
+        Ok(())
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: 'static> Drop for TestRunner<C> {
+    fn drop(&mut self) {
+        self.core.supervisor.abort_all();
+    }
+}
+
+impl<C: 'static> fmt::Debug for TestRunner<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestRunner").field("now", &self.clock.now()).field("jobs", &self.core.jobs).finish_non_exhaustive()
+    }
+}
+
+async fn open<C: 'static>(
+    blueprint: &Blueprint<C>,
+    disk: &MemDisk,
+    clock: &VirtualClock,
+    control: &Arc<Mutex<Control>>,
+) -> Result<Core, StartError> {
+    let store = Store::open(Box::new(disk.clone()))?;
+    let clock = Clock::Virtual(clock.clone());
+    let front = FrontJournal { journal: None, control: control.clone(), clock: clock.clone() };
+    let place = Place::Together(Box::new(move |supervisor, journal| {
+        let front: Addr<FrontJournal> = supervisor.launch("journal in front", |_| FrontJournal { journal: Some(journal), ..front });
+        front.recipient()
+    }));
+    wiring::wire(blueprint, store, clock, place).await
+}
+
+/// Stands between the queue and its journal, and decides when the queue hears that a batch is durable.
+struct FrontJournal {
+    journal: Option<Recipient<Append>>,
+    control: Arc<Mutex<Control>>,
+    clock: Clock,
+}
+
+struct Control {
+    syncs: Syncs,
+    held: VecDeque<(Recipient<Append>, Append)>,
+}
+
+impl Actor for FrontJournal {
+    type Context = Context<Self>;
+}
+
+impl Handler<Append> for FrontJournal {
+    type Result = ();
+
+    fn handle(&mut self, append: Append, ctx: &mut Context<Self>) {
+        self.clock.stir();
+        let Some(journal) = self.journal.clone() else { return };
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        match control.syncs {
+            Syncs::AtOnce => journal.do_send(append),
+            Syncs::After(duration) => {
+                let (clock, until) = (self.clock.clone(), self.clock.now().steady + duration.into());
+                let sync = async move { clock.sleep_until(until).await }.into_actor(self);
+                ctx.spawn(sync.map(move |(), _, _| journal.do_send(append)));
+            }
+            Syncs::WhenTold => control.held.push_back((journal, append)),
+            Syncs::Unheard => journal.do_send(Append { batch: append.batch.clone(), reply: AppendReply::nowhere() }),
+        }
+    }
+}
+
+/// 2026-01-01, so that no test begins at the epoch by accident.
+const START: Time = Time(1_767_225_600_000);
+/// Rounds in which nothing happened before nothing will. Every message of the runner is noticed, so this only has to cover
+/// what a job does by itself between two of them.
+const QUIET_ROUNDS: u32 = 32;

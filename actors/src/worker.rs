@@ -1,0 +1,215 @@
+//! WorkerActor: runs admitted attempts, many at once, as local futures of its arbiter. An attempt is a list of phases;
+//! a panic, a timeout and a cut-off join the same end. It decides nothing about what becomes of a ticket.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+use actix::{Actor, Context, Handler, Recipient};
+use futures_util::FutureExt;
+use journeyman_core::breaker::Verdict;
+use journeyman_core::retry::Outcome;
+use journeyman_core::{Cause, Fault, JobId};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use crate::clock::Clock;
+use crate::cx::{Cx, Running};
+use crate::events;
+use crate::job::JobResult;
+use crate::jobs::Jobs;
+use crate::ledger::Ended;
+use crate::messages::{Admitted, Flight};
+use crate::registry::Registry;
+
+pub(crate) struct WorkerActor<C> {
+    shared: Rc<Shared<C>>,
+    /// Dropped with the actor, and then aborted: the attempts end as lost.
+    attempts: JoinSet<()>,
+}
+
+/// What all attempts of a worker use.
+pub(crate) struct Shared<C> {
+    pub context: Rc<C>,
+    pub registry: Arc<Registry<C>>,
+    pub draining: watch::Receiver<bool>,
+    pub jobs: Jobs,
+    pub clock: Clock,
+}
+
+impl<C> WorkerActor<C> {
+    pub(crate) fn new(shared: Shared<C>) -> Self {
+        Self { shared: Rc::new(shared), attempts: JoinSet::new() }
+    }
+}
+
+impl<C: 'static> Actor for WorkerActor<C> {
+    type Context = Context<Self>;
+}
+
+impl<C: 'static> Handler<Admitted> for WorkerActor<C> {
+    type Result = ();
+
+    fn handle(&mut self, Admitted { flight, leave }: Admitted, _: &mut Context<Self>) {
+        self.shared.clock.stir();
+        while self.attempts.try_join_next().is_some() {}
+        let shared = self.shared.clone();
+        let span = events::attempt_span(&flight);
+        self.attempts.spawn_local(
+            async move {
+                let (ended, verdict) = shared.run(&flight).await;
+                shared.clock.stir();
+                events::attempt_ended(&ended);
+                // The breaker hears first: the queue may take the next ticket of the target at once.
+                if let Some(leave) = leave {
+                    leave.settle(verdict);
+                }
+                flight.finish(ended);
+            }
+            .instrument(span),
+        );
+    }
+}
+
+impl<C: 'static> Shared<C> {
+    /// The phases of an attempt: begin, run, and how it ended.
+    async fn run(&self, flight: &Flight) -> (Ended, Verdict) {
+        if flight.signals.interrupted.is_cancelled() {
+            return (Ended::NeverBegan, Verdict::None);
+        }
+        let cx = Cx::new(self.context.clone(), self.running(flight));
+        let begun = catch_unwind(AssertUnwindSafe(|| self.registry.begin(&flight.job, cx)));
+        let job = match begun {
+            Ok(Ok(job)) => job,
+            Ok(Err(why)) => return (Ended::Unreadable { why }, Verdict::None),
+            Err(panic) => return panicked(&*panic),
+        };
+        let mut job = Guarded(Some(job));
+        let interrupted = flight.signals.interrupted.cancelled();
+        let late = self.clock.sleep_until(self.clock.now().steady + flight.timeout);
+        let end = first_of(job.future(), pin!(interrupted), pin!(late)).await;
+        // Whatever is left of the job goes now, inside the boundary: its destructors are its own code.
+        let dropped = job.close();
+        match (end, dropped) {
+            (First::Done(Ok(result)), Ok(())) => settled(result),
+            (First::Done(Err(panic)), _) | (_, Err(panic)) => panicked(&*panic),
+            (First::Interrupted, Ok(())) => {
+                let fault = Fault::new(Cause::Interrupted, "the runner was stopped before the attempt ended");
+                (Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault) }, Verdict::None)
+            }
+            (First::Late, Ok(())) => {
+                let fault = Fault::new(Cause::TimedOut, format!("the attempt ran longer than {}", flight.timeout));
+                (Ended::Ran { outcome: Outcome::Transient { retry_after: None }, fault: Some(fault) }, Verdict::Failure)
+            }
+        }
+    }
+
+    fn running(&self, flight: &Flight) -> Running {
+        Running {
+            id: JobId::of(flight.ticket),
+            number: flight.number,
+            job: flight.job.clone(),
+            signals: flight.signals.clone(),
+            draining: self.draining.clone(),
+            seat: flight.seat().map_or_else(Weak::new, Arc::downgrade),
+            clock: self.clock.clone(),
+            jobs: self.jobs.clone(),
+        }
+    }
+}
+
+/// Where admitted attempts go. Clones share the list.
+#[derive(Clone)]
+pub(crate) struct Workers(Arc<[Recipient<Admitted>]>);
+
+impl Workers {
+    pub(crate) fn new(workers: Vec<Recipient<Admitted>>) -> Self {
+        Self(workers.into())
+    }
+
+    /// Tickets are numbered in a row, so their numbers spread them evenly.
+    pub(crate) fn send(&self, admitted: Admitted) {
+        let turn = usize::try_from(admitted.flight.ticket.0).unwrap_or(0) % self.0.len().max(1);
+        if let Some(worker) = self.0.get(turn) {
+            worker.do_send(admitted);
+        }
+    }
+}
+
+fn settled(result: JobResult<()>) -> (Ended, Verdict) {
+    match result {
+        Ok(()) => (Ended::Ran { outcome: Outcome::Done, fault: None }, Verdict::Success),
+        Err(failure) => {
+            let (outcome, verdict) = (failure.outcome(), failure.verdict());
+            let fault = match outcome {
+                Outcome::Deferred { .. } => None,
+                _ => Some(failure.into_fault()),
+            };
+            (Ended::Ran { outcome, fault }, verdict)
+        }
+    }
+}
+
+/// A panic may pass next time, like any failure; it says nothing of the target.
+fn panicked(panic: &(dyn Any + Send)) -> (Ended, Verdict) {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let fault = Fault::new(Cause::Panicked, text.unwrap_or("a panic without a text"));
+    (Ended::Ran { outcome: Outcome::Transient { retry_after: None }, fault: Some(fault) }, Verdict::None)
+}
+
+type Panic = Box<dyn Any + Send>;
+type LocalJob = Pin<Box<dyn Future<Output = JobResult<()>>>>;
+
+/// The future of a job, and the boundary that its panics do not pass.
+struct Guarded(Option<LocalJob>);
+
+impl Guarded {
+    async fn future(&mut self) -> Result<JobResult<()>, Panic> {
+        match &mut self.0 {
+            Some(job) => AssertUnwindSafe(job).catch_unwind().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn close(&mut self) -> Result<(), Panic> {
+        let job = self.0.take();
+        catch_unwind(AssertUnwindSafe(|| drop(job)))
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // The worker goes down with attempts in flight: a panic of theirs must not become an abort.
+        let _ = self.close();
+    }
+}
+
+enum First {
+    Done(Result<JobResult<()>, Panic>),
+    Interrupted,
+    Late,
+}
+
+/// Polls the job first: one that is ready has ended, however late it is.
+async fn first_of(
+    job: impl Future<Output = Result<JobResult<()>, Panic>>,
+    mut interrupted: Pin<&mut impl Future<Output = ()>>,
+    mut late: Pin<&mut impl Future<Output = ()>>,
+) -> First {
+    let mut job = pin!(job);
+    std::future::poll_fn(|task| {
+        if let Poll::Ready(result) = job.as_mut().poll(task) {
+            return Poll::Ready(First::Done(result));
+        }
+        if interrupted.as_mut().poll(task).is_ready() {
+            return Poll::Ready(First::Interrupted);
+        }
+        late.as_mut().poll(task).map(|()| First::Late)
+    })
+    .await
+}

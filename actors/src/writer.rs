@@ -1,0 +1,107 @@
+//! Decide, then append: the queue's state as decided, the batch being filled, and the one at the journal. A decided record
+//! has its seq at once and its effect leaves later, when the journal has said that it is durable. Knows no ticket's story.
+
+use actix::Recipient;
+use journeyman_core::journal::Batch;
+use journeyman_core::queue::{Change, Misfit};
+use journeyman_core::{Epoch, Now, Queue, Record, Seq, Time, record};
+
+use crate::messages::{Append, AppendReply, Appended};
+
+pub(crate) struct Writer {
+    queue: Queue,
+    /// The epoch of this process, once its Lead is decided.
+    lead: Option<Epoch>,
+    filling: Option<Batch>,
+    /// The last record of the batch at the journal, and when it went there.
+    in_flight: Option<(Seq, Time)>,
+    in_flight_bytes: u64,
+    durable: Seq,
+    batch_bytes: u64,
+    journal: Recipient<Append>,
+    me: Recipient<Appended>,
+}
+
+impl Writer {
+    pub(crate) const fn new(queue: Queue, batch_bytes: u64, journal: Recipient<Append>, me: Recipient<Appended>) -> Self {
+        let durable = queue.last();
+        Self { queue, lead: None, filling: None, in_flight: None, in_flight_bytes: 0, durable, batch_bytes, journal, me }
+    }
+
+    /// The state as decided; what it says may not be on disk yet.
+    pub(crate) const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Everything up to here is on disk.
+    pub(crate) const fn durable(&self) -> Seq {
+        self.durable
+    }
+
+    /// Whether a record of at most so many bytes goes into the batch that is being filled.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        self.filling_bytes() + bytes + LEAD_BYTES <= self.batch_bytes
+    }
+
+    /// Bytes decided and not yet counted by the journal.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        self.filling_bytes() + self.in_flight_bytes
+    }
+
+    /// Decides a record: the state moves, and the record is in the batch. The first one of a process is led by its Lead.
+    pub(crate) fn decide(&mut self, now: Now, record: &Record) -> Result<(Seq, Change), Misfit> {
+        if self.lead.is_none() {
+            let epoch = self.queue.epoch().next();
+            self.lead = Some(epoch);
+            self.push(now, &Record::Lead { epoch })?;
+        }
+        self.push(now, record)
+    }
+
+    fn push(&mut self, now: Now, record: &Record) -> Result<(Seq, Change), Misfit> {
+        let seq = self.queue.last().next();
+        let epoch = self.lead.unwrap_or_default();
+        let batch = self.filling.get_or_insert_with(|| Batch { epoch, first: seq, count: 0, time: now.wall, body: Vec::new() });
+        let change = self.queue.step(seq, batch.time, record)?;
+        record::encode(record, &mut batch.body);
+        batch.count += 1;
+        Ok((seq, change))
+    }
+
+    /// Sends what has been decided to the journal, unless a batch is there already.
+    pub(crate) fn flush(&mut self, now: Now) {
+        if self.in_flight.is_some() {
+            return;
+        }
+        let Some(batch) = self.filling.take_if(|batch| batch.count > 0) else { return };
+        self.in_flight = Some((batch.last(), now.steady));
+        self.in_flight_bytes = batch.body.len() as u64;
+        self.journal.do_send(Append { batch, reply: AppendReply::to(self.me.clone()) });
+    }
+
+    /// The journal has said so.
+    pub(crate) fn is_durable(&mut self, upto: Seq) {
+        self.durable = self.durable.max(upto);
+        if self.in_flight.is_some_and(|(last, _)| last <= upto) {
+            self.in_flight = None;
+            self.in_flight_bytes = 0;
+        }
+    }
+
+    /// Since when the journal has a batch.
+    pub(crate) fn waiting_since(&self) -> Option<Time> {
+        self.in_flight.map(|(_, since)| since)
+    }
+
+    /// Whether everything that was decided is on disk.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.durable == self.queue.last()
+    }
+
+    fn filling_bytes(&self) -> u64 {
+        self.filling.as_ref().map_or(0, |batch| batch.body.len() as u64)
+    }
+}
+
+/// The most that a Lead takes: a tag and a number.
+const LEAD_BYTES: u64 = 16;
