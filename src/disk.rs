@@ -74,7 +74,7 @@ pub trait DiskFile: Send {
 pub struct FileDisk {
     dir: PathBuf,
     /// Holds the lock; also how an owned directory is told from a foreign one.
-    _lock: File,
+    lock: File,
 }
 
 impl FileDisk {
@@ -106,10 +106,18 @@ impl FileDisk {
         })?;
         let lock = open_private(&dir.join(LOCK), OpenOptions::new().write(true).create(true)).map_err(failed("open the lock file"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { dir, _lock: lock }),
+            Ok(()) => Ok(Self { dir, lock }),
             Err(TryLockError::WouldBlock) => Err(DirError::Locked { dir }),
             Err(TryLockError::Error(error)) => Err(failed("lock the directory")(error)),
         }
+    }
+}
+
+impl Drop for FileDisk {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread is just starting has a copy of it, and with it
+        // the lock, until it runs its own program. When this fails, the lock goes with the last copy.
+        let _ = self.lock.unlock();
     }
 }
 

@@ -291,7 +291,6 @@ impl Draft {
 
 /// The proof that a job is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
 pub struct Receipt {
     id: JobId,
     seq: Seq,

@@ -174,7 +174,7 @@ impl<C: 'static> TestRunner<C> {
     /// [`StartError`] when it cannot be opened.
     pub async fn crash_and_reopen(&mut self) -> Result<(), StartError> {
         self.core.status.fail("the process crashed");
-        self.core.supervisor.abort_all();
+        self.core.supervisor.kill_all();
         self.settle().await;
         self.disk.crash();
         self.reopen().await
@@ -186,7 +186,7 @@ impl<C: 'static> TestRunner<C> {
     /// [`StartError`] when it cannot be opened.
     pub async fn stop_and_reopen(&mut self, drain: Duration) -> Result<ShutdownReport, StartError> {
         let report = self.shutdown(drain).await.map_err(|failed| StartError::Thread(failed.to_string()))?;
-        self.core.supervisor.abort_all();
+        self.core.supervisor.kill_all();
         self.settle().await;
         self.reopen().await?;
         Ok(report)
@@ -235,6 +235,12 @@ impl<C: 'static> TestRunner<C> {
         &self.disk
     }
 
+    /// Ends the actors of this name where they stand: `queue`, `journal`, `pool`, `breaker` or `worker`.
+    pub async fn kill(&self, actor: &str) {
+        self.core.supervisor.kill(actor);
+        self.settle().await;
+    }
+
     /// Units of the pool that no attempt occupies.
     pub async fn free_units(&self) -> u32 {
         let pool = self.core.pool.send(Available).await.unwrap_or(0);
@@ -257,7 +263,7 @@ impl<C: 'static> TestRunner<C> {
 
 impl<C: 'static> Drop for TestRunner<C> {
     fn drop(&mut self) {
-        self.core.supervisor.abort_all();
+        self.core.supervisor.kill_all();
     }
 }
 

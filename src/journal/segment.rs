@@ -169,9 +169,10 @@ pub(super) fn name(number: u64) -> String {
 }
 
 /// The number in the name of a segment; none when the name is of something else.
-pub(super) fn number_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(SUFFIX).filter(|digits| digits.len() == 20)?;
-    digits.parse().ok()
+pub(super) fn number_of(text: &str) -> Option<u64> {
+    let number = text.strip_suffix(SUFFIX)?.parse().ok()?;
+    // One number has one name: "+1" is a number too.
+    (text == name(number)).then_some(number)
 }
 
 /// Bytes of a segment header.

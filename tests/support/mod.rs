@@ -4,12 +4,15 @@
 // Every test file compiles this module for itself and uses its own part of it.
 #![allow(dead_code)]
 
+pub(crate) mod disks;
+
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use journeyman_core::disk::{Disk, MemDisk};
-use journeyman_core::journal::{Batch, JournalLimits, Salt};
+use journeyman_core::journal::{Batch, Journal, JournalLimits, RecoverError, Recovery, Salt};
 use journeyman_core::queue::Phase;
 use journeyman_core::{
     Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Queue, Record, Seq, Span, Target, Ticket, Time,
@@ -283,7 +286,7 @@ pub(crate) fn job(n: u8, window: Option<Span>) -> Job {
 
 /// A batch whose `count` records are opaque bytes: for a journal they need not mean anything.
 pub(crate) fn batch(first: u64, count: u32, body: Vec<u8>) -> Batch {
-    Batch { epoch: Epoch(1), first: Seq(first), count, time: Time(1000 + first), body }
+    Batch { epoch: Epoch(1), first: Seq(first), count, time: Time(first / 2), body }
 }
 
 /// Bounds that no test here comes near to.
@@ -307,6 +310,21 @@ pub(crate) fn disk_of(files: &Image) -> MemDisk {
         disk.put(name, bytes);
     }
     disk
+}
+
+/// What a journal holds: its batches, and the recovery that goes on from there.
+pub(crate) fn read(disk: impl Disk + 'static) -> Result<(Vec<Batch>, Recovery), RecoverError<Infallible>> {
+    let mut batches = Vec::new();
+    let recovery = Recovery::read(Box::new(disk), |batch| {
+        batches.push(batch.clone());
+        Ok(())
+    })?;
+    Ok((batches, recovery))
+}
+
+/// The journal on this disk, opened to append to.
+pub(crate) fn journal(disk: impl Disk + 'static, limits: JournalLimits) -> Journal {
+    read(disk).expect("a sound journal").1.into_journal(limits, SALT)
 }
 
 /// The name of the segment with this number.
