@@ -355,17 +355,23 @@ impl QueueActor {
             (queue.weight() + weight > limits.pending_bytes, "payload bytes of pending tickets"),
             (keys > 0 && queue.keys() + keys > limits.keys, "keys"),
             (!targets.is_empty() && self.targets.len().max(self.schedule.targets()) + targets.len() > limits.targets, "targets"),
-            (self.journal_room() < bytes, "journal bytes"),
+            (self.journal_room(limits.capacity) < bytes, "journal bytes"),
         ];
         bounds.into_iter().find_map(|(full, what)| full.then_some(what))
     }
 
-    /// Bytes of the journal that are neither used nor kept free so that what runs can end.
-    fn journal_room(&self) -> u64 {
+    /// Bytes of the journal that are neither used nor kept free so that `attempts` can end. New work leaves room for a whole
+    /// pool of them, so that it never takes the place of what waits.
+    fn journal_room(&self, attempts: u32) -> u64 {
         let limits = &self.rules.limits;
-        let running = u32::try_from(self.writer.queue().running()).unwrap_or(u32::MAX);
-        let taken = self.status.journal_bytes() + self.writer.unwritten_bytes() + limits.reserve(running);
+        let taken = self.status.journal_bytes() + self.writer.unwritten_bytes() + limits.reserve(attempts);
         limits.journal_bytes.saturating_sub(taken)
+    }
+
+    /// Whether one more attempt could begin, and all that run then could end.
+    fn has_room_for_an_attempt(&self) -> bool {
+        let running = u32::try_from(self.writer.queue().running()).unwrap_or(u32::MAX);
+        self.journal_room(running.saturating_add(1)) >= SMALL_RECORD
     }
 
     fn cancel(&mut self, now: Now, Cancel { ticket, room }: Cancel, reply: Later<Result<Cancelled, CallError>>) {
@@ -399,10 +405,9 @@ impl QueueActor {
         if self.stage.is_quiet() || !self.outcomes.is_empty() {
             return;
         }
-        let end = self.rules.limits.reserve(1) + SMALL_RECORD;
         while let Some(ticket) = self.schedule.least()
             && self.writer.fits(SMALL_RECORD)
-            && self.journal_room() >= end
+            && self.has_room_for_an_attempt()
             && let Some(unit) = self.spare.as_mut().and_then(|spare| spare.split(1))
         {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
@@ -589,10 +594,9 @@ impl QueueActor {
 
     fn set_gauges(&self) {
         self.status.held.set(self.schedule.held() as u64);
-        let limit = self.rules.limits.journal_bytes;
-        let bytes = self.status.journal_bytes();
-        let concern =
-            (limit - bytes.min(limit) < limit / config::NEARLY_FULL).then(|| format!("the journal holds {bytes} of at most {limit} bytes"));
+        let (bytes, limit) = (self.status.journal_bytes(), self.rules.limits.journal_bytes);
+        let nearly_full = self.journal_room(self.rules.limits.capacity) < limit / config::NEARLY_FULL;
+        let concern = nearly_full.then(|| format!("the journal holds {bytes} of at most {limit} bytes; soon no new work is accepted"));
         if self.status.concern(concern) {
             events::journal_nearly_full(bytes, limit);
         }

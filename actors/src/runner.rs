@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -353,11 +354,11 @@ async fn host<C: 'static>(
         // Ends as well when the runner is dropped.
         let _ = stopping.await;
     }
-    let orderly = core.status.closed.load(std::sync::atomic::Ordering::Relaxed);
+    let is_free = core.status.closed.load(Ordering::Relaxed) && !core.status.stuck.load(Ordering::Relaxed);
     for worker in core.threads.workers.drain(..) {
         worker.stop();
-        // After a disorderly end an attempt may hold its thread for ever.
-        if orderly {
+        // Otherwise an attempt may hold its thread for ever.
+        if is_free {
             let _ = worker.join();
         }
     }

@@ -73,6 +73,8 @@ pub(crate) struct Status {
     failed: watch::Sender<Option<RunnerFailed>>,
     pub draining: AtomicBool,
     pub closed: AtomicBool,
+    /// A worker's thread may be held by something that cannot be stopped: nobody may wait for it.
+    pub stuck: AtomicBool,
 }
 
 /// A number that one actor writes and anybody reads.
@@ -112,6 +114,7 @@ impl Status {
             failed: watch::Sender::new(None),
             draining: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
         };
         status.pending.set(pending as u64);
         status.running.set(running as u64);

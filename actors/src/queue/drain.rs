@@ -81,6 +81,7 @@ impl QueueActor {
         if self.stage == Stage::Closing && self.intake.is_empty() && self.outcomes.is_empty() && self.writer.is_settled() {
             self.release(now);
             self.stage = Stage::Closed;
+            self.status.stuck.fetch_or(self.asides.any_lingers(), Ordering::Relaxed);
             self.status.closed.store(true, Ordering::Relaxed);
             let pending = self.writer.queue().pending() as u64;
             events::closed(self.interrupted, pending);
@@ -92,6 +93,7 @@ impl QueueActor {
     /// Attempts that do not come to an await cannot be stopped. They end in the books; the process is about to end them.
     fn give_up_on_the_stuck(&mut self) {
         let fault = Fault::new(Cause::Interrupted, "the runner was stopped while the attempt did not react");
+        self.status.stuck.store(true, Ordering::Relaxed);
         for (ticket, attempt) in self.ledger.live() {
             self.ledger.end(ticket, attempt, Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault.clone()) });
             self.outcomes.push_back((ticket, attempt));

@@ -30,6 +30,10 @@ impl Asides {
         }
     }
 
+    pub(super) fn any_lingers(&self) -> bool {
+        !self.lingering.is_empty()
+    }
+
     pub(super) fn lingers(&self, ticket: Ticket, attempt: Attempt) -> bool {
         self.lingering.contains(&(ticket, attempt))
     }
