@@ -7,8 +7,8 @@ mod support;
 
 use std::time::Duration;
 
-use journeyman::testing::TestRunner;
-use journeyman::{BreakerState, JobState, Policy, TargetInfo};
+use journeyman::testing::{Syncs, TestRunner};
+use journeyman::{BreakerState, Cancelled, JobState, Policy, TargetInfo};
 use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, task_for, tasks, touchy};
 
 async fn with_capacity(capacity: u32, log: &Log) -> TestRunner<Log> {
@@ -65,7 +65,12 @@ async fn a_probe_that_succeeds_lets_everything_through() {
     for n in 0..20 {
         // The first two failures open it; whoever runs next succeeds.
         let script: &[Step] = if n < 2 { &[Step::Fail, Step::Ok] } else { &[Step::Ok] };
-        jobs.enqueue(task_for("t", &n.to_string(), script)).priority(n).policy(patient()).delay(if n < 2 { Duration::ZERO } else { SECOND }).await.unwrap();
+        jobs.enqueue(task_for("t", &n.to_string(), script))
+            .priority(n)
+            .policy(patient())
+            .delay(if n < 2 { Duration::ZERO } else { SECOND })
+            .await
+            .unwrap();
     }
     t.advance(10 * SECOND).await;
     assert_eq!((log.total(), target(&t, "t").await.breaker), (2, BreakerState::Open));
@@ -80,7 +85,9 @@ async fn half_open_lets_no_more_than_its_probes_run() {
     let log = Log::default();
     let t = tasks(&log).capacity(64).circuit(touchy().probes(3)).test().await.unwrap();
     let jobs = t.jobs();
-    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail, Step::Sleep(5000)])).policy(patient()))).await.unwrap();
+    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail, Step::Sleep(5000)])).policy(patient())))
+        .await
+        .unwrap();
     t.settle().await;
     jobs.enqueue_all((2..50).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Sleep(5000)])))).await.unwrap();
     t.advance(MINUTE).await;
@@ -97,7 +104,9 @@ async fn a_probe_without_a_verdict_makes_room_for_the_next() {
         let log = Log::default();
         let t = with_capacity(4, &log).await;
         let jobs = t.jobs();
-        jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1)))).await.unwrap();
+        jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
+            .await
+            .unwrap();
         t.settle().await;
         let probe = jobs.enqueue(task_for("t", "probe", &[step])).priority(1).policy(Policy::default().attempts(1)).await.unwrap().id();
         jobs.enqueue(task_for("t", "next", &[Step::Ok])).await.unwrap();
@@ -114,11 +123,36 @@ async fn a_probe_without_a_verdict_makes_room_for_the_next() {
 }
 
 #[actix::test]
+async fn a_probe_that_is_cancelled_before_it_sets_out_makes_room_for_the_next() {
+    let log = Log::default();
+    let t = with_capacity(4, &log).await;
+    let jobs = t.jobs();
+    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
+        .await
+        .unwrap();
+    t.settle().await;
+    let probe = jobs.enqueue(task_for("t", "probe", &[Step::Ok])).priority(1).await.unwrap().id();
+    jobs.enqueue(task_for("t", "next", &[Step::Ok])).await.unwrap();
+    t.set_syncs(Syncs::WhenTold);
+    t.advance(MINUTE).await;
+    let mut cancel = std::pin::pin!(jobs.cancel(probe));
+    assert!(t.drive(&mut cancel, SECOND).await.is_none(), "the Select is at the journal, the Cancel behind it");
+    t.set_syncs(Syncs::AtOnce);
+    t.release_sync().await;
+    assert_eq!(cancel.await.unwrap(), Cancelled::Stopping);
+    t.settle().await;
+    assert_eq!((log.runs_of("probe"), log.runs_of("next")), (0, 1), "the probe never began, and another went");
+    assert_eq!((t.free_units().await, jobs.stats().running), (4, 0));
+}
+
+#[actix::test]
 async fn a_probe_that_hangs_counts_as_a_failure_at_its_timeout() {
     let log = Log::default();
     let t = with_capacity(4, &log).await;
     let jobs = t.jobs();
-    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1)))).await.unwrap();
+    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
+        .await
+        .unwrap();
     t.settle().await;
     jobs.enqueue(task_for("t", "probe", &[Step::Hang, Step::Ok])).policy(patient().timeout(10 * SECOND)).await.unwrap();
     t.advance(70 * SECOND).await;
@@ -146,7 +180,9 @@ async fn a_refused_ticket_spends_nothing_and_keeps_its_place() {
     let log = Log::default();
     let t = with_capacity(1, &log).await;
     let jobs = t.jobs();
-    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1)))).await.unwrap();
+    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
+        .await
+        .unwrap();
     let ids = jobs.enqueue_all((2..10).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Ok])))).await.unwrap();
     t.settle().await;
     for receipt in &ids {
@@ -181,7 +217,9 @@ async fn a_deadline_passes_while_the_breaker_is_open() {
     let log = Log::default();
     let t = with_capacity(4, &log).await;
     let jobs = t.jobs();
-    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1)))).await.unwrap();
+    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
+        .await
+        .unwrap();
     t.settle().await;
     jobs.enqueue(task_for("t", "late", &[Step::Ok])).policy(Policy::default().deadline(30 * SECOND)).await.unwrap();
     t.advance(59 * SECOND).await;

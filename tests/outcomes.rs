@@ -50,7 +50,8 @@ async fn a_target_that_asks_for_time_gets_it_up_to_its_own_cap() {
 async fn each_answer_has_its_end() {
     let log = Log::default();
     let t = runner(&log).await;
-    for (name, step) in [("ok", Step::Ok), ("reject", Step::Reject), ("unsafe", Step::Unsafe), ("fail", Step::Fail), ("panic", Step::Panic)] {
+    for (name, step) in [("ok", Step::Ok), ("reject", Step::Reject), ("unsafe", Step::Unsafe), ("fail", Step::Fail), ("panic", Step::Panic)]
+    {
         t.jobs().enqueue(task(name, &[step])).await.unwrap();
     }
     t.run_until_idle(DAY).await.unwrap();

@@ -51,7 +51,10 @@ async fn refusal(dir: &Path, runner: Configured<()>) -> (StartError, String) {
 
 fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let Ok(entries) = fs::read_dir(dir) else { return BTreeMap::new() };
-    entries.map(|entry| entry.unwrap()).map(|entry| (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).unwrap_or_default())).collect()
+    entries
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).unwrap_or_default()))
+        .collect()
 }
 
 /// A directory with one segment in it, sealed.
@@ -64,7 +67,11 @@ async fn used() -> tempfile::TempDir {
 }
 
 fn segment(dir: &Path) -> std::path::PathBuf {
-    let mut segments: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "segment")).collect();
+    let mut segments: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "segment"))
+        .collect();
     assert_eq!(segments.len(), 1);
     segments.remove(0)
 }
@@ -184,7 +191,8 @@ async fn a_context_that_cannot_be_made() {
     let failing = Runner::open(&dir).context(|| async { Err::<(), _>(std::io::Error::other("no route")) }).register::<Nothing>();
     let (_, line) = refusal(&dir, failing).await;
     assert_eq!(line, "the context of the jobs could not be made: no route");
-    let panicking = Runner::open(&dir).context(|| async { if true { panic!("no luck") } else { Ok::<(), std::io::Error>(()) } }).register::<Nothing>();
+    let panicking =
+        Runner::open(&dir).context(|| async { if true { panic!("no luck") } else { Ok::<(), std::io::Error>(()) } }).register::<Nothing>();
     let (_, line) = refusal(&dir, panicking).await;
     assert!(line.contains("panicked"), "{line}");
     on(&dir).start().await.expect("and the lock is free").shutdown(Duration::ZERO).await.unwrap();

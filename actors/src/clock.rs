@@ -158,7 +158,7 @@ impl VirtualClock {
         }
         // The sender goes away only when the clock is made level: then this process is no more.
         if woken.await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use journeyman_core::breaker::Position;
 use journeyman_core::journal::Torn;
 use journeyman_core::schedule::Hold;
-use journeyman_core::{End, Fault, JobId, Kind, Seq, Target, Ticket, Time};
+use journeyman_core::{End, Epoch, Fault, JobId, Kind, Seq, Target, Ticket, Time};
 use tracing::{Span, debug, debug_span, error, info, warn};
 
 use crate::ledger::Ended;
@@ -47,8 +47,8 @@ pub(crate) fn cancelled(ticket: Ticket, was_running: bool, seq: Seq) {
     debug!(target: QUEUE, id = %JobId::of(ticket), was_running, %seq, "cancelled");
 }
 
-pub(crate) fn led(epoch: u64, seq: Seq) {
-    debug!(target: QUEUE, epoch, %seq, "leads");
+pub(crate) fn led(epoch: Epoch) {
+    debug!(target: QUEUE, %epoch, "leads the journal");
 }
 
 pub(crate) fn unreadable(ticket: Ticket, kind: &Kind, why: &str) {
@@ -76,7 +76,7 @@ pub(crate) fn journal_failed(why: &str) {
 }
 
 pub(crate) fn torn(torn: &Torn) {
-    warn!(target: JOURNAL, file = torn.file, offset = torn.offset, last = %torn.last, "a torn tail, the normal leftover of a crash, is left behind; nothing in it was ever acknowledged");
+    warn!(target: JOURNAL, file = torn.file, offset = torn.offset, last = %torn.last, "a torn tail, the normal leftover of a crash, is left behind: no disk that kept its word has acknowledged anything in it");
 }
 
 pub(crate) fn breaker_moved(target: &Target, position: Position, openings: u64) {
@@ -84,7 +84,7 @@ pub(crate) fn breaker_moved(target: &Target, position: Position, openings: u64) 
         Position::Closed => info!(target: BREAKER, %target, openings, "closed: the target answers again"),
         Position::HalfOpen => debug!(target: BREAKER, %target, openings, "half-open: probing the target"),
         Position::Open { until } => {
-            warn!(target: BREAKER, %target, openings, until = until.0, "open: the target is down and left alone for a while")
+            warn!(target: BREAKER, %target, openings, until = until.0, "open: the target is down and left alone for a while");
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::journal::JournalActor;
 use crate::ledger::Ledger;
 use crate::messages::{Admitted, Append, Seal};
 use crate::pool::PoolActor;
-use crate::queue::{Links, QueueActor, Rules};
+use crate::queue::{Links, QueueActor, Rules, StartBreaker};
 use crate::registry::Registry;
 use crate::status::Status;
 use crate::supervisor::Supervisor;
@@ -62,8 +62,11 @@ pub(crate) enum Place {
     Apart,
     /// All on this arbiter, with something between the queue and its journal: tests.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit does"))]
-    Together(Box<dyn FnOnce(&Supervisor, Recipient<Append>) -> Recipient<Append>>),
+    Together(Between),
 }
+
+/// Puts something between the queue and its journal.
+pub(crate) type Between = Box<dyn FnOnce(&Supervisor, Recipient<Append>) -> Recipient<Append>>;
 
 /// The arbiters of a runner.
 #[derive(Default)]
@@ -127,13 +130,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: &Blueprint<C>, store: Store, clo
 }
 
 /// Starts the breaker of a target beside the queue.
-fn breakers(
-    supervisor: Supervisor,
-    circuit: Circuit,
-    workers: Workers,
-    queue: Addr<QueueActor>,
-    clock: Clock,
-) -> Box<dyn Fn(&journeyman_core::Target) -> Recipient<crate::messages::Selected>> {
+fn breakers(supervisor: Supervisor, circuit: Circuit, workers: Workers, queue: Addr<QueueActor>, clock: Clock) -> StartBreaker {
     Box::new(move |target| {
         let breaker = supervisor.launch("breaker", |me: Addr<BreakerActor>| {
             BreakerActor::new(target.clone(), circuit, me.recipient(), workers.clone(), queue.clone().recipient(), clock.clone())

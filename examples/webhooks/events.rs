@@ -51,6 +51,9 @@ impl Events {
 }
 
 fn parse(line: &[u8]) -> Result<Event, String> {
+    if !line.trim_ascii_start().starts_with(b"{") {
+        return Err("expected an object {event, payload}".to_owned());
+    }
     let event: Event = serde_json::from_slice(line).map_err(|error| explain(&error))?;
     let limit = usize::try_from(Limits::default().record_bytes).unwrap_or(usize::MAX) - ROOM_BESIDE;
     match event.name.len() + event.payload.get().len() {

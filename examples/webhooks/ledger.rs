@@ -22,8 +22,17 @@ pub(crate) struct Ledger {
 pub(crate) struct Counts {
     /// Acknowledged.
     pub accepted: usize,
-    /// Delivered, or refused for good.
-    pub settled: usize,
+    /// Taken by their receiver.
+    pub delivered: usize,
+    /// Refused for good.
+    pub rejected: usize,
+}
+
+impl Counts {
+    /// Delivered or rejected.
+    pub(crate) const fn settled(self) -> usize {
+        self.delivered + self.rejected
+    }
 }
 
 /// What is known of a job.
@@ -95,7 +104,7 @@ impl Ledger {
     /// Waits until so many jobs are settled.
     pub(crate) async fn until_settled(&self, jobs: usize) {
         // The sender is a field of self: it outlives this call.
-        let _ = self.subscribe().wait_for(|counts| counts.settled >= jobs).await;
+        let _ = self.subscribe().wait_for(|counts| counts.settled() >= jobs).await;
     }
 
     /// The jobs that were never seen acknowledged.
@@ -130,7 +139,8 @@ impl Ledger {
         if before != after {
             self.counts.send_modify(|counts| {
                 counts.accepted += after.accepted - before.accepted;
-                counts.settled += after.settled - before.settled;
+                counts.delivered += after.delivered - before.delivered;
+                counts.rejected += after.rejected - before.rejected;
             });
         }
     }
@@ -152,6 +162,6 @@ impl Page {
 
     /// What this job adds to the counts.
     fn counts(&self) -> Counts {
-        Counts { accepted: self.accepted.is_some().into(), settled: self.is_settled().into() }
+        Counts { accepted: self.accepted.is_some().into(), delivered: (self.taken > 0).into(), rejected: self.refused.into() }
     }
 }

@@ -15,6 +15,7 @@ mod events;
 mod kills;
 mod ledger;
 mod options;
+mod place;
 mod progress;
 mod receiver;
 mod report;

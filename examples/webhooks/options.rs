@@ -27,16 +27,16 @@ pub(crate) struct Options {
     pub dir: Option<PathBuf>,
 
     /// How many deliveries run at once
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub capacity: u32,
 
     /// Decides when to kill, which requests the receivers refuse, and the events when there is no input
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
-    /// Where the child writes its log, behind what is there
-    #[arg(long, value_name = "FILE")]
-    pub log: Option<PathBuf>,
+    /// The child's log on stderr
+    #[arg(long)]
+    pub log: bool,
 
     /// Be the child; orders come on stdin
     #[arg(long, hide = true)]
@@ -55,9 +55,8 @@ impl Options {
         for (flag, number) in [("--jobs", self.jobs), ("--capacity", self.capacity.into()), ("--seed", self.seed)] {
             arguments.extend([flag.into(), number.to_string().into()]);
         }
-        for (flag, path) in [("--input", &self.input), ("--log", &self.log)] {
-            arguments.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
-        }
+        arguments.extend(self.input.iter().flat_map(|path| ["--input".into(), path.into()]));
+        arguments.extend(self.log.then(|| "--log".into()));
         arguments
     }
 }

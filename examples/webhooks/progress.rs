@@ -25,7 +25,7 @@ impl Progress {
 
     /// Shows where it stands.
     pub(crate) fn show(&mut self, counts: Counts, standing: &Standing) {
-        self.bar.set_position(counts.settled as u64);
+        self.bar.set_position(counts.settled() as u64);
         if !self.bar.is_hidden() {
             self.bar.set_message(format!("{}\n     {}", line(counts), breakers(standing)));
         } else if self.told.elapsed() >= INTERVAL {
@@ -45,8 +45,9 @@ impl Progress {
     }
 }
 
-fn line(Counts { accepted, settled }: Counts) -> String {
-    format!("accepted {accepted}, delivered {settled}, waiting {}", accepted.saturating_sub(settled))
+fn line(counts: Counts) -> String {
+    let Counts { accepted, delivered, rejected } = counts;
+    format!("accepted {accepted}, delivered {delivered}, rejected {rejected}, waiting {}", accepted.saturating_sub(counts.settled()))
 }
 
 fn breakers(standing: &Standing) -> String {

@@ -4,15 +4,11 @@
 use std::fmt::Display;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_rt::time::sleep;
-use journeyman::{Seq, Stats};
-use journeyman_core::disk::FileDisk;
-use journeyman_core::store::Store;
-use tempfile::TempDir;
+use journeyman::Stats;
 
 use crate::child::Child;
 use crate::delivery;
@@ -20,11 +16,12 @@ use crate::events::Events;
 use crate::kills::Kills;
 use crate::ledger::{Accepted, Counts, Ledger};
 use crate::options::Options;
+use crate::place::Place;
 use crate::progress::Progress;
 use crate::receiver::Receiver;
 use crate::report::{Lives, Report};
 use crate::servers::{Desk, PORTS, Server};
-use crate::words::{Order, Said};
+use crate::words::{LastWord, Order, Said};
 
 /// Why there is no report.
 #[derive(Debug)]
@@ -38,7 +35,7 @@ pub(crate) enum Failed {
 /// Delivers everything, through all kills.
 pub(crate) async fn run(options: Options) -> Result<Report, Failed> {
     let events = Events::new(options.input.as_deref(), options.seed).map_err(Failed::Input)?;
-    let place = Place::prepare(options.dir.clone())?;
+    let place = Place::prepare(options.dir.clone()).map_err(Failed::Input)?;
     let ledger = Arc::new(Ledger::new(options.jobs()));
     let servers = open(options.seed, &events.into(), &ledger).map_err(failed("the receivers"))?;
     let ports = servers.each_ref().map(Server::port);
@@ -48,40 +45,6 @@ pub(crate) async fn run(options: Options) -> Result<Report, Failed> {
         report = parent.run() => report,
         error = outage(servers, &ledger, jobs) => Err(failed("the receiver that was down")(error)),
         _ = actix_rt::signal::ctrl_c() => Err(Failed::Run("interrupted".to_owned())),
-    }
-}
-
-/// Where the jobs are kept.
-enum Place {
-    Given(PathBuf),
-    /// Removed when it is dropped.
-    Temporary(TempDir),
-}
-
-impl Place {
-    fn prepare(given: Option<PathBuf>) -> Result<Self, Failed> {
-        match given {
-            Some(dir) => check(&dir).map_err(Failed::Input).map(|()| Self::Given(dir)),
-            None => TempDir::with_prefix("webhooks-").map(Self::Temporary).map_err(failed("the temporary directory")),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Given(dir) => dir,
-            Self::Temporary(dir) => dir.path(),
-        }
-    }
-}
-
-/// The directory can be used and never had a job. A run counts what its directory counts, and its keys must be free. Only
-/// reads, where a runner would begin to deliver what another run left.
-fn check(dir: &Path) -> Result<(), String> {
-    let disk = FileDisk::open(dir).map_err(|error| error.to_string())?;
-    let store = Store::open(Box::new(disk)).map_err(|error| format!("{}: {error}", dir.display()))?;
-    match store.queue.last() {
-        Seq(0) => Ok(()),
-        last => Err(format!("{} holds the {last} records of another run: give a new directory", dir.display())),
     }
 }
 
@@ -100,7 +63,7 @@ fn open(seed: u64, events: &Arc<Events>, ledger: &Arc<Ledger>) -> io::Result<Ser
 
 /// Takes one receiver down for the middle third. Ends only when it does not come back.
 async fn outage(servers: Servers, ledger: &Ledger, jobs: usize) -> io::Error {
-    let [_, _, _, _, down, _] = servers;
+    let Some(down) = servers.into_iter().nth(Receiver::Down.number()) else { unreachable!("there is a server for each receiver") };
     ledger.until_settled(jobs / 3).await;
     match down.rest(ledger.until_settled(jobs * 2 / 3)).await {
         Ok(_back) => std::future::pending().await,
@@ -157,7 +120,7 @@ impl Parent {
                 said = child.next() => match said.map_err(failed("the child"))? {
                     Some(Said::Idle) if self.kills.hurry() => return self.kill(child).await,
                     Some(Said::Idle) => child.order(&Order::Finish).await.map_err(failed("the child"))?,
-                    Some(Said::Closed) => return self.finish(child).await,
+                    Some(Said::Last(LastWord::Closed)) => return finished(child).await,
                     Some(said) => self.hear(said)?,
                     None => return Err(ended_early(child).await),
                 },
@@ -186,9 +149,9 @@ impl Parent {
                 self.lives.stands(standing);
                 Ok(())
             }
-            Said::Refused { why } if self.lives.kills == 0 => Err(Failed::Input(why)),
-            Said::Refused { why } | Said::Failed { why } => Err(Failed::Run(why)),
-            Said::Idle | Said::Closed => Ok(()),
+            Said::Last(LastWord::Refused(why)) if self.lives.kills == 0 => Err(Failed::Input(why)),
+            Said::Last(LastWord::Refused(why) | LastWord::Failed(why)) => Err(Failed::Run(why)),
+            Said::Idle | Said::Last(LastWord::Closed) => Ok(()),
         }
     }
 
@@ -204,20 +167,20 @@ impl Parent {
         Ok(End::Killed)
     }
 
-    async fn finish(&mut self, child: Child) -> Result<End, Failed> {
-        match child.end().await {
-            Ok(status) if status.success() => Ok(End::Finished),
-            Ok(status) => Err(Failed::Run(format!("the child closed its journal, and ended with {status}"))),
-            Err(error) => Err(failed("the child")(error)),
-        }
-    }
-
     /// Opens the directory again: what does the queue itself say?
     async fn look(&self) -> Result<Stats, Failed> {
         let runner = delivery::runner(self.place.path(), self.options.capacity).start().await.map_err(failed("opened again"))?;
         let stats = runner.jobs().stats();
         runner.shutdown(Duration::ZERO).await.map_err(failed("opened again"))?;
         Ok(stats)
+    }
+}
+
+async fn finished(child: Child) -> Result<End, Failed> {
+    match child.end().await {
+        Ok(status) if status.success() => Ok(End::Finished),
+        Ok(status) => Err(Failed::Run(format!("the child closed its journal, and ended with {status}"))),
+        Err(error) => Err(failed("the child")(error)),
     }
 }
 

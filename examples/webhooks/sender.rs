@@ -2,13 +2,11 @@
 //! It may be killed at any moment, and keeps nothing but what journeyman keeps.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{self, ExitCode};
 use std::rc::Rc;
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,26 +18,22 @@ use crate::delivery::{self, Delivery};
 use crate::events::Events;
 use crate::options::Options;
 use crate::receiver::Receiver;
-use crate::words::{Breaker, Order, Said, Standing};
+use crate::words::{Breaker, LastWord, Order, Said, Standing};
 
 /// Runs until it is told to finish, or to no end when its parent is gone.
 pub(crate) fn main(options: &Options) -> ExitCode {
     let worked = begin(options).and_then(|sender| actix_rt::System::new().block_on(sender.work()));
-    match worked {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(last_word) => {
-            say(&last_word);
-            ExitCode::FAILURE
-        }
-    }
+    let (last_word, code) = worked.map_or_else(|why| (why, ExitCode::FAILURE), |()| (LastWord::Closed, ExitCode::SUCCESS));
+    say(&Said::Last(last_word));
+    code
 }
 
 /// Reads the first order, and what the options name.
-fn begin(options: &Options) -> Result<Sender, Said> {
+fn begin(options: &Options) -> Result<Sender, LastWord> {
     let Some(Order::Begin { ports, numbers }) = next_order() else { return Err(failed("the first order is to begin")) };
     let events = Events::new(options.input.as_deref(), options.seed).map_err(failed)?;
-    if let Some(path) = &options.log {
-        log_to(path).map_err(|error| failed(format!("{}: {error}", path.display())))?;
+    if options.log {
+        tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).init();
     }
     let dir = options.dir.clone().ok_or_else(|| failed("no directory"))?;
     Ok(Sender { dir, capacity: options.capacity, ports, numbers, events: events.into() })
@@ -54,9 +48,9 @@ struct Sender {
 }
 
 impl Sender {
-    async fn work(self) -> Result<(), Said> {
+    async fn work(self) -> Result<(), LastWord> {
         let runner = delivery::runner(&self.dir, self.capacity).start().await;
-        let runner = runner.map_err(|error| Said::Refused { why: error.to_string() })?;
+        let runner = runner.map_err(|error| LastWord::Refused(error.to_string()))?;
         let finish = listen();
         let jobs = runner.jobs();
         let reporter = actix_rt::spawn(report(jobs.clone()));
@@ -68,15 +62,13 @@ impl Sender {
         let _ = finish.await;
 
         reporter.abort();
-        let standing = standing(&jobs).await;
+        tell(&jobs).await;
         runner.shutdown(DRAIN).await.map_err(failed)?;
-        say(&Said::Stats(standing.unwrap_or_default()));
-        say(&Said::Closed);
         Ok(())
     }
 
     /// Shares the jobs among the callers, and waits for the last answer.
-    async fn enqueue(self, jobs: &Jobs) -> Result<(), Said> {
+    async fn enqueue(self, jobs: &Jobs) -> Result<(), LastWord> {
         let numbers = Rc::new(RefCell::new(self.numbers.into_iter().flatten()));
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| {
@@ -99,7 +91,7 @@ struct Caller {
 }
 
 impl Caller {
-    async fn enqueue(self, numbers: Rc<RefCell<impl Iterator<Item = usize>>>) -> Result<(), Said> {
+    async fn enqueue(self, numbers: Rc<RefCell<impl Iterator<Item = usize>>>) -> Result<(), LastWord> {
         while let Some(n) = next(&numbers) {
             self.enqueue_one(n).await?;
         }
@@ -107,7 +99,7 @@ impl Caller {
     }
 
     /// Asks until there is an answer. The key makes it harmless to ask again, here as after a kill.
-    async fn enqueue_one(&self, n: usize) -> Result<(), Said> {
+    async fn enqueue_one(&self, n: usize) -> Result<(), LastWord> {
         let port = self.ports[Receiver::of(n).number()];
         let began = Instant::now();
         loop {
@@ -132,13 +124,17 @@ fn next(numbers: &RefCell<impl Iterator<Item = usize>>) -> Option<usize> {
 async fn report(jobs: Jobs) {
     loop {
         if let Health::Red { why } = jobs.health() {
-            say(&failed(why));
+            say(&Said::Last(failed(why)));
             process::exit(1);
         }
-        if let Some(standing) = standing(&jobs).await {
-            say(&Said::Stats(standing));
-        }
+        tell(&jobs).await;
         sleep(PAUSE).await;
+    }
+}
+
+async fn tell(jobs: &Jobs) {
+    if let Some(standing) = standing(jobs).await {
+        say(&Said::Stats(standing));
     }
 }
 
@@ -179,14 +175,8 @@ fn say(said: &Said) {
     }
 }
 
-fn failed(why: impl ToString) -> Said {
-    Said::Failed { why: why.to_string() }
-}
-
-fn log_to(path: &Path) -> io::Result<()> {
-    let file = File::options().append(true).create(true).open(path)?;
-    tracing_subscriber::fmt().with_ansi(false).with_writer(Mutex::new(file)).init();
-    Ok(())
+fn failed(why: impl ToString) -> LastWord {
+    LastWord::Failed(why.to_string())
 }
 
 /// Calls that wait for an answer at once: as many as share a sync.

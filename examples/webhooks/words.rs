@@ -32,12 +32,19 @@ pub(crate) enum Said {
     Stats(Standing),
     /// Every job that was to be enqueued is, and nothing is pending or running.
     Idle,
-    /// The journal is sealed and closed; the last word.
+    /// After this, nothing.
+    Last(LastWord),
+}
+
+/// How the child ends when nobody kills it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LastWord {
+    /// As ordered: the journal is sealed and closed.
     Closed,
-    /// The directory cannot be used: nothing has changed. The last word.
-    Refused { why: String },
-    /// The last word.
-    Failed { why: String },
+    /// The directory cannot be used; nothing in it has changed.
+    Refused(String),
+    Failed(String),
 }
 
 /// How the child stands, since it was started.

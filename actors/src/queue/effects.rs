@@ -30,7 +30,8 @@ impl Effects {
 
     /// The next one, when its record is on disk.
     pub(super) fn pop(&mut self, durable: Seq) -> Option<(Seq, Effect)> {
-        self.0.pop_front_if(|(seq, _)| *seq <= durable)
+        self.0.front().filter(|(seq, _)| *seq <= durable)?;
+        self.0.pop_front()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,0 +1,177 @@
+//! Calls that change something, in the order in which they came: each waits for room in the batch, or hears at once what is
+//! full.
+
+use std::collections::HashSet;
+
+use actix::{AsyncContext, Context, Handler, Message};
+use journeyman_core::queue::Change;
+use journeyman_core::schedule::Wake;
+use journeyman_core::{JobId, Now, Op, Target};
+
+use super::effects::Effect;
+use super::{QueueActor, SMALL_RECORD, entry};
+use crate::error::{CallError, EnqueueError};
+use crate::jobs::{Cancelled, Receipt};
+use crate::messages::{Cancel, Due, Enqueue, Later, NewJob};
+
+/// A call that waits for its turn.
+pub(super) enum Intake {
+    Enqueue(Enqueue, Later<Result<Vec<Receipt>, EnqueueError>>),
+    Cancel(Cancel, Later<Result<Cancelled, CallError>>),
+}
+
+impl QueueActor {
+    pub(super) fn take_in(&mut self, now: Now) {
+        while let Some(call) = self.intake.pop_front() {
+            let bytes = match &call {
+                Intake::Enqueue(enqueue, _) => enqueue.jobs.iter().map(|job| job.bytes).sum(),
+                Intake::Cancel(..) => SMALL_RECORD,
+            };
+            if !self.writer.fits(bytes) {
+                self.intake.push_front(call);
+                return;
+            }
+            match call {
+                Intake::Enqueue(enqueue, reply) => self.enqueue(now, enqueue, bytes, reply),
+                Intake::Cancel(cancel, reply) => self.cancel(now, cancel, reply),
+            }
+        }
+    }
+
+    fn enqueue(&mut self, now: Now, Enqueue { jobs, room }: Enqueue, bytes: u64, reply: Later<Result<Vec<Receipt>, EnqueueError>>) {
+        if let Some(full) = self.what_is_full(&jobs, bytes) {
+            // Refusals reveal decided facts too: they wait like every answer.
+            return self.answer(move || reply.give(Err(EnqueueError::Full(full))));
+        }
+        let mut receipts = Vec::with_capacity(jobs.len());
+        for NewJob { job, key, due, .. } in jobs {
+            if let Some(holder) = key.as_ref().and_then(|key| self.writer.queue().holder(key, now.wall)) {
+                receipts.push(Receipt::existing(JobId::of(holder), self.writer.queue().last()));
+                continue;
+            }
+            let (due, wake) = match due {
+                Due::After(wait) => (now.wall + wait, Wake::Steady(now.steady + wait)),
+                Due::At(due) => (due, Wake::Wall(due)),
+            };
+            let op = Op::Enqueue { now: now.wall, due, key, job: job.clone() };
+            let Some((seq, Change::Enqueued(ticket))) = self.decide(now, op) else { continue };
+            if let Some(live) = self.writer.queue().get(ticket) {
+                self.schedule.insert(entry(ticket, live, wake));
+            }
+            let skew = now.wall.skew_ms(now.steady);
+            if skew != 0 {
+                self.skews.insert(ticket, skew);
+            }
+            receipts.push(Receipt::new(JobId::of(ticket), seq));
+            self.effects.push(seq, Effect::Enqueued { ticket, job });
+        }
+        self.answer(move || {
+            reply.give(Ok(receipts));
+            drop(room);
+        });
+    }
+
+    /// The bound that these jobs would break. Ending what runs needs room as well: it is kept free for that.
+    fn what_is_full(&self, jobs: &[NewJob], bytes: u64) -> Option<&'static str> {
+        let limits = &self.rules.limits;
+        let queue = self.writer.queue();
+        let weight: u64 = jobs.iter().map(|new| new.job.weight()).sum();
+        let keys = jobs.iter().filter(|new| new.key.is_some()).count();
+        let unknown =
+            |new: &NewJob| new.job.target.clone().filter(|target| !self.targets.contains_key(target) && !self.schedule.knows(target));
+        let targets: HashSet<Target> = jobs.iter().filter_map(unknown).collect();
+        let bounds = [
+            (queue.pending() + queue.running() + jobs.len() > limits.pending, "pending tickets"),
+            (queue.weight() + weight > limits.pending_bytes, "payload bytes of pending tickets"),
+            (keys > 0 && queue.keys() + keys > limits.keys, "keys"),
+            (!targets.is_empty() && self.targets.len().max(self.schedule.targets()) + targets.len() > limits.targets, "targets"),
+            (self.journal_room(limits.capacity) < bytes, "journal bytes"),
+        ];
+        bounds.into_iter().find_map(|(full, what)| full.then_some(what))
+    }
+
+    /// Bytes of the journal that are neither used nor kept free so that `attempts` can end. New work leaves room for a whole
+    /// pool of them, so that it never takes the place of what waits.
+    pub(super) fn journal_room(&self, attempts: u32) -> u64 {
+        let limits = &self.rules.limits;
+        let taken = self.status.journal_bytes() + self.writer.unwritten_bytes() + limits.reserve(attempts);
+        limits.journal_bytes.saturating_sub(taken)
+    }
+
+    /// Whether one more attempt could begin, and all that run then could end.
+    pub(super) fn has_room_for_an_attempt(&self) -> bool {
+        let running = u32::try_from(self.writer.queue().running()).unwrap_or(u32::MAX);
+        self.journal_room(running.saturating_add(1)) >= SMALL_RECORD
+    }
+
+    fn cancel(&mut self, now: Now, Cancel { ticket, room }: Cancel, reply: Later<Result<Cancelled, CallError>>) {
+        let queue = self.writer.queue();
+        let answer = if queue.get(ticket).is_none() {
+            if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound }
+        } else if let Some((seq, Change::Cancelled { was_running })) = self.decide(now, Op::Cancel { ticket }) {
+            self.schedule.remove(ticket);
+            self.skews.remove(&ticket);
+            let attempt = self.running.get(&ticket).map(|(attempt, _)| *attempt).filter(|_| was_running);
+            self.effects.push(seq, Effect::Cancelled { ticket, attempt });
+            if was_running { Cancelled::Stopping } else { Cancelled::Cancelled }
+        } else {
+            Cancelled::NotFound
+        };
+        self.answer(move || {
+            reply.give(Ok(answer));
+            drop(room);
+        });
+    }
+
+    /// Answers at once what changes nothing; the caller's slot is there only after the handler has returned.
+    pub(super) fn refuse(&mut self, ctx: &mut Context<Self>, answer: impl FnOnce() + 'static) {
+        ctx.notify(Refuse(Box::new(answer)));
+    }
+}
+
+impl Handler<Enqueue> for QueueActor {
+    type Result = Later<Result<Vec<Receipt>, EnqueueError>>;
+
+    fn handle(&mut self, enqueue: Enqueue, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        match self.stage.refusal() {
+            Some(CallError::ShuttingDown) => self.refuse(ctx, move || reply.give(Err(EnqueueError::ShuttingDown))),
+            Some(_) => self.refuse(ctx, move || reply.give(Err(EnqueueError::Unavailable))),
+            None => {
+                self.intake.push_back(Intake::Enqueue(enqueue, reply));
+                self.request_turn(ctx);
+            }
+        }
+        response
+    }
+}
+
+impl Handler<Cancel> for QueueActor {
+    type Result = Later<Result<Cancelled, CallError>>;
+
+    fn handle(&mut self, cancel: Cancel, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        match self.stage.refusal() {
+            Some(why) => self.refuse(ctx, move || reply.give(Err(why))),
+            None => {
+                self.intake.push_back(Intake::Cancel(cancel, reply));
+                self.request_turn(ctx);
+            }
+        }
+        response
+    }
+}
+
+/// An answer that waits for nothing.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Refuse(Box<dyn FnOnce()>);
+
+impl Handler<Refuse> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, Refuse(answer): Refuse, _: &mut Context<Self>) {
+        self.clock.stir();
+        answer();
+    }
+}

@@ -1,0 +1,138 @@
+//! The end of an attempt: which record it calls for, and where its ticket goes then. An outcome that is stale changes nothing.
+
+use actix::{Context, Handler};
+use journeyman_core::queue::{Live, Phase};
+use journeyman_core::retry::{Outcome, Plan};
+use journeyman_core::schedule::{Gate, Hold, Wake};
+use journeyman_core::{Attempt, Cause, End, Fault, Now, Op, Ticket, Time, record};
+
+use super::effects::Effect;
+use super::{QueueActor, entry};
+use crate::events;
+use crate::ledger::Ended;
+use crate::messages::{Finished, Freed, Returns};
+
+impl QueueActor {
+    pub(super) fn settle_outcomes(&mut self, now: Now) {
+        while self.writer.fits(record::LARGEST_END)
+            && let Some((ticket, attempt)) = self.outcomes.pop_front()
+        {
+            self.settle(now, ticket, attempt);
+        }
+    }
+
+    /// Turns an outcome into the record that it calls for. One that is stale changes nothing.
+    fn settle(&mut self, now: Now, ticket: Ticket, attempt: Attempt) {
+        self.runs_no_more(ticket, attempt);
+        let Some(ended) = self.ledger.ended(ticket, attempt) else { return };
+        let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase == Phase::Running { attempt }) else {
+            // Its ticket was cancelled, or selected again: the outcome is history.
+            self.ledger.forget(ticket, attempt);
+            return;
+        };
+        let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
+        let (kind, earlier) = (live.job.kind.clone(), live.fault.clone());
+        let (plan, fault) = self.plan(now, ticket, live, ended);
+        self.interrupted += u64::from(cut_short);
+        match plan {
+            Plan::Complete(end) => {
+                // A ticket that ends without an attempt keeps what went wrong in the last one.
+                let fault = fault.or_else(|| earlier.filter(|_| end != End::Done));
+                let op = Op::Complete { ticket, attempt, end, fault: fault.clone() };
+                let Some((seq, _)) = self.decide(now, op) else { return };
+                self.skews.remove(&ticket);
+                self.effects.push(seq, Effect::Completed { ticket, attempt, kind, end, fault });
+            }
+            Plan::Requeue { due } => {
+                let fault = fault.unwrap_or_else(|| Fault::new(Cause::Failed, ""));
+                let wait = self.wait_until(now, ticket, due);
+                let due = now.wall + wait;
+                let Some((seq, _)) = self.decide(now, Op::Requeue { ticket, attempt, due, fault: fault.clone() }) else { return };
+                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait));
+                self.effects.push(seq, Effect::Requeued { ticket, attempt, due, fault });
+            }
+            Plan::Defer { due } => {
+                let wait = self.wait_until(now, ticket, due);
+                let due = now.wall + wait;
+                let Some((seq, _)) = self.decide(now, Op::Defer { ticket, attempt, due }) else { return };
+                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait));
+                self.effects.push(seq, Effect::Deferred { ticket, attempt, due });
+            }
+        }
+    }
+
+    /// What becomes of the ticket, in the ticket's own time, and what went wrong in this attempt.
+    fn plan(&self, now: Now, ticket: Ticket, live: &Live, ended: Ended) -> (Plan, Option<Fault>) {
+        let policy = self.policy(live);
+        let budget = policy.budget(live.failures, live.start);
+        let mine = self.time_of(now, ticket, live);
+        let plan = |outcome| policy.plan(outcome, live.failures, budget.charged(), mine, self.clock.random());
+        match ended {
+            Ended::Ran { outcome, fault } => (plan(outcome), fault),
+            Ended::Denied(end) => (Plan::Complete(end), None),
+            Ended::Open { until } => (budget.defer_until(mine + until.since(now.steady)), None),
+            Ended::Unreadable { .. } => (Plan::Defer { due: mine }, None),
+            Ended::NeverBegan => (plan(Outcome::Interrupted { begun: false }), None),
+            Ended::Lost => {
+                let fault = Fault::new(Cause::Crashed, "the worker was lost during the attempt");
+                (plan(Outcome::Transient { retry_after: None }), Some(fault))
+            }
+            // At once, and whatever the budget: admission ends it when nothing is left.
+            Ended::Crashed => (Plan::Requeue { due: mine }, Some(Fault::new(Cause::Crashed, "the process died during the attempt"))),
+        }
+    }
+
+    /// Puts a ticket back in line, held where something holds it.
+    fn back_in_line(&mut self, ticket: Ticket, attempt: Attempt, wake: Wake) {
+        let ended = self.ledger.ended(ticket, attempt);
+        let Some(live) = self.writer.queue().get(ticket) else { return };
+        let (kind, target) = (live.job.kind.clone(), live.job.target.clone());
+        // A ticket that its breaker refused is due as it was before: its lane is held instead, and wakes with it.
+        let refused = match ended {
+            Some(Ended::Open { until }) => Some(until),
+            _ => None,
+        };
+        let wake = if refused.is_some() { Wake::Steady(Time(0)) } else { wake };
+        self.schedule.insert(entry(ticket, live, wake));
+        if let (Some(until), Some(target)) = (refused, target) {
+            self.schedule.set_gate(&target, Gate::Held { until, probes: self.rules.circuit.probes_at_once() });
+        }
+        if let Some(Ended::Unreadable { why }) = ended {
+            self.schedule.put_aside(ticket, Hold::Unreadable);
+            events::unreadable(ticket, &kind, &why);
+        }
+        if self.asides.lingers(ticket, attempt) {
+            self.schedule.put_aside(ticket, Hold::StillRunning);
+        }
+    }
+}
+
+impl Handler<Finished> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, Finished { ticket, attempt, seat }: Finished, ctx: &mut Context<Self>) {
+        if self.stage.is_over() {
+            return;
+        }
+        match seat {
+            Returns::Now(units) => self.take_units(units),
+            Returns::WithItsLastSection => self.asides.outlived(ticket, attempt),
+        }
+        self.outcomes.push_back((ticket, attempt));
+        self.request_turn(ctx);
+    }
+}
+
+impl Handler<Freed> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, Freed { ticket, attempt, units }: Freed, ctx: &mut Context<Self>) {
+        if self.stage.is_over() {
+            return;
+        }
+        self.take_units(Some(units));
+        self.asides.left(ticket, attempt);
+        self.bring_back(ticket);
+        self.request_turn(ctx);
+    }
+}

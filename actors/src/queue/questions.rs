@@ -1,0 +1,120 @@
+//! What the queue tells without changing anything. An answer that reveals a decided fact waits for its record like any other.
+
+use actix::{Context, Handler};
+use journeyman_core::breaker::Position;
+use journeyman_core::queue::{Live, Phase};
+use journeyman_core::schedule::Gate;
+use journeyman_core::{JobId, Now, Target, Ticket};
+
+use super::QueueActor;
+use super::drain::Stage;
+use super::selection::Known;
+use crate::error::{CallError, IdleError};
+use crate::jobs::{BreakerState, JobInfo, JobState, TargetInfo};
+use crate::messages::{Get, Later, Targets, UntilIdle};
+use crate::{config, events};
+
+impl QueueActor {
+    pub(super) fn answer_idle(&mut self, now: Now) {
+        if self.waiting_for_idle.is_empty() {
+            return;
+        }
+        let (pending, running) = (self.status.pending.get(), self.status.running.get());
+        let idle = pending + running == 0 && self.writer.is_settled() && self.effects.is_empty() && self.intake.is_empty();
+        let waiting = std::mem::take(&mut self.waiting_for_idle);
+        for (until, reply) in waiting {
+            if idle {
+                reply.give(Ok(()));
+            } else if until <= now.steady {
+                reply.give(Err(IdleError::WorkLeft { pending, running }));
+            } else {
+                self.waiting_for_idle.push((until, reply));
+            }
+        }
+    }
+
+    pub(super) fn set_gauges(&self) {
+        self.status.held.set(self.schedule.held() as u64);
+        let (bytes, limit) = (self.status.journal_bytes(), self.rules.limits.journal_bytes);
+        let nearly_full = self.journal_room(self.rules.limits.capacity) < limit / config::NEARLY_FULL;
+        let concern = nearly_full.then(|| format!("the journal holds {bytes} of at most {limit} bytes; soon no new work is accepted"));
+        if self.status.concern(concern) {
+            events::journal_nearly_full(bytes, limit);
+        }
+    }
+
+    fn info(&self, ticket: Ticket, live: &Live) -> JobInfo {
+        let state = match (live.phase, self.schedule.hold(ticket)) {
+            (Phase::Running { .. }, _) => JobState::Running,
+            (Phase::Pending { .. }, Some(why)) => JobState::Held { why: why.as_str() },
+            (Phase::Pending { due }, None) => JobState::Pending { due: due.into() },
+        };
+        JobInfo {
+            id: JobId::of(ticket),
+            kind: live.job.kind.clone(),
+            target: live.job.target.clone(),
+            priority: live.job.priority,
+            failures: live.failures,
+            last_fault: live.fault.clone(),
+            state,
+        }
+    }
+
+    fn target_info(&self, target: &Target, known: &Known) -> TargetInfo {
+        let breaker = match (known.position, self.schedule.gate(target)) {
+            (Position::Closed, _) => BreakerState::Closed,
+            // Its time has come, and the first probe is still on its way.
+            (Position::HalfOpen, _) | (_, Gate::Probing { .. }) => BreakerState::HalfOpen,
+            (Position::Open { .. }, _) => BreakerState::Open,
+        };
+        TargetInfo { target: target.clone(), breaker, openings: known.openings, held: self.schedule.held_of(target) as u64 }
+    }
+}
+
+impl Handler<Get> for QueueActor {
+    type Result = Later<Result<Option<JobInfo>, CallError>>;
+
+    fn handle(&mut self, Get(ticket): Get, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        if self.stage == Stage::Halted {
+            self.refuse(ctx, move || reply.give(Err(CallError::Unavailable)));
+            return response;
+        }
+        let info = self.writer.queue().get(ticket).map(|live| self.info(ticket, live));
+        self.answer(move || reply.give(Ok(info)));
+        self.request_turn(ctx);
+        response
+    }
+}
+
+impl Handler<Targets> for QueueActor {
+    type Result = Later<Result<Vec<TargetInfo>, CallError>>;
+
+    fn handle(&mut self, _: Targets, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        if self.stage == Stage::Halted {
+            self.refuse(ctx, move || reply.give(Err(CallError::Unavailable)));
+            return response;
+        }
+        let mut targets: Vec<TargetInfo> = self.targets.iter().map(|(target, known)| self.target_info(target, known)).collect();
+        targets.sort_by(|one, other| one.target.cmp(&other.target));
+        self.answer(move || reply.give(Ok(targets)));
+        self.request_turn(ctx);
+        response
+    }
+}
+
+impl Handler<UntilIdle> for QueueActor {
+    type Result = Later<Result<(), IdleError>>;
+
+    fn handle(&mut self, UntilIdle { patience }: UntilIdle, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        if self.stage == Stage::Halted {
+            self.refuse(ctx, move || reply.give(Err(CallError::Unavailable.into())));
+            return response;
+        }
+        self.waiting_for_idle.push((self.clock.now().steady + patience, reply));
+        self.request_turn(ctx);
+        response
+    }
+}

@@ -1,0 +1,168 @@
+//! Which ticket sets out next: one unit of the pool for each, and its breaker's leave once its Select is on disk.
+
+#[cfg(feature = "testing")]
+use actix::Message;
+use actix::{Context, Handler, Recipient};
+use journeyman_core::breaker::Position;
+use journeyman_core::queue::{Change, Live, Phase};
+use journeyman_core::schedule::Gate;
+use journeyman_core::{Attempt, Now, Op, Span, Target, Ticket, Time};
+
+use super::effects::Effect;
+use super::{QueueActor, SMALL_RECORD};
+use crate::config;
+use crate::ledger::Ended;
+use crate::messages::{Admitted, BreakerMoved, Flight, Granted, Seat, Selected, Units, Want};
+
+/// A target with a breaker.
+pub(super) struct Known {
+    breaker: Recipient<Selected>,
+    used: Time,
+    pub(super) position: Position,
+    pub(super) openings: u64,
+}
+
+impl QueueActor {
+    /// Takes the least runnable tickets, one for each unit, and asks the pool for as many units as are wanted.
+    pub(super) fn select(&mut self, now: Now) {
+        let wall_limit = self.wall.limit(now, self.rules.limits.catch_up, !self.clock.is_virtual());
+        self.schedule.promote(now, wall_limit);
+        if self.schedule.next_wake().1.is_none_or(|at| at > now.wall) {
+            self.wall.caught_up();
+        }
+        if self.stage.is_quiet() || !self.outcomes.is_empty() {
+            return;
+        }
+        while let Some(ticket) = self.schedule.least()
+            && self.writer.fits(SMALL_RECORD)
+            && self.has_room_for_an_attempt()
+            && let Some(unit) = self.spare.as_mut().and_then(|spare| spare.split(1))
+        {
+            let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
+            self.schedule.take(ticket);
+            let target = self.writer.queue().get(ticket).and_then(|live| live.job.target.clone());
+            self.running.insert(ticket, (attempt, target));
+            self.effects.push(seq, Effect::Selected { ticket, attempt, unit });
+        }
+        self.balance_units();
+    }
+
+    fn balance_units(&mut self) {
+        let spare = self.spare.as_ref().map_or(0, Units::count);
+        let runnable = u32::try_from(self.schedule.runnable()).unwrap_or(u32::MAX);
+        let wanted = runnable.min(self.rules.limits.capacity).saturating_sub(spare + self.asked);
+        if wanted > 0 {
+            self.asked += wanted;
+            self.links.pool.do_send(Want(wanted));
+        }
+        let excess = spare.saturating_sub(runnable.max(config::SPARE_UNITS));
+        if let Some(units) = self.spare.as_mut()
+            && excess > 0
+        {
+            drop(units.split(excess));
+        }
+    }
+
+    pub(super) fn take_units(&mut self, units: Option<Units>) {
+        match (&mut self.spare, units) {
+            (Some(spare), Some(units)) => spare.join(units),
+            (spare @ None, units) => *spare = units,
+            (Some(_), None) => {}
+        }
+    }
+
+    /// The Select is durable: the attempt sets out. Unless its ticket was cancelled meanwhile: then it never began.
+    pub(super) fn start(&mut self, now: Now, ticket: Ticket, attempt: Attempt, unit: Units) {
+        let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase == Phase::Running { attempt }) else {
+            self.runs_no_more(ticket, attempt);
+            return self.take_units(Some(unit));
+        };
+        let policy = self.policy(live);
+        let selected = Selected {
+            flight: self.flight(ticket, attempt, live, policy.attempt_timeout(), unit),
+            budget: policy.budget(live.failures, live.start),
+            now: self.time_of(now, ticket, live),
+        };
+        match live.job.target.clone() {
+            _ if self.stage.is_cutting_off() => selected.flight.finish(Ended::NeverBegan),
+            Some(target) => self.breaker(now, &target).do_send(selected),
+            None => match selected.budget.admit(selected.now) {
+                Ok(()) => self.links.workers.send(Admitted { flight: selected.flight, leave: None }),
+                Err(end) => selected.flight.finish(Ended::Denied(end)),
+            },
+        }
+    }
+
+    fn flight(&self, ticket: Ticket, attempt: Attempt, live: &Live, timeout: Span, unit: Units) -> Flight {
+        let seat = Seat::new(unit, ticket, attempt, self.links.freed.clone());
+        let (ledger, finished) = (self.ledger.clone(), self.links.finished.clone());
+        Flight::new(ticket, attempt, live.failures.saturating_add(1), live.job.clone(), timeout, seat, ledger, finished)
+    }
+
+    fn breaker(&mut self, now: Now, target: &Target) -> &Recipient<Selected> {
+        let known = self.targets.entry(target.clone()).or_insert_with(|| Known {
+            breaker: (self.links.breakers)(target),
+            used: now.steady,
+            position: Position::Closed,
+            openings: 0,
+        });
+        known.used = now.steady;
+        &known.breaker
+    }
+
+    /// An idle closed breaker is safe to forget: its failures are older than its window.
+    pub(super) fn sweep_breakers(&mut self, now: Now) {
+        let idle = Span::from(self.rules.limits.breaker_idle).max(self.rules.circuit.failure_window());
+        if now.steady.since(self.swept) < Span(idle.0 / 2) {
+            return;
+        }
+        self.swept = now.steady;
+        self.targets.retain(|_, known| known.position != Position::Closed || now.steady.since(known.used) < idle);
+    }
+}
+
+impl Handler<Granted> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, Granted(units): Granted, ctx: &mut Context<Self>) {
+        self.asked = self.asked.saturating_sub(units.count());
+        if !self.stage.is_over() {
+            self.take_units(Some(units));
+            self.request_turn(ctx);
+        }
+    }
+}
+
+impl Handler<BreakerMoved> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, BreakerMoved { target, position, openings }: BreakerMoved, ctx: &mut Context<Self>) {
+        let probes = self.rules.circuit.probes_at_once();
+        let gate = match position {
+            Position::Closed => Gate::Open,
+            Position::Open { until } => Gate::Held { until, probes },
+            Position::HalfOpen => Gate::Probing { probes },
+        };
+        self.schedule.set_gate(&target, gate);
+        if let Some(known) = self.targets.get_mut(&target) {
+            known.position = position;
+            known.openings = openings;
+        }
+        self.request_turn(ctx);
+    }
+}
+
+/// How many units the queue keeps for the next attempts; for tests.
+#[cfg(feature = "testing")]
+#[derive(Message)]
+#[rtype(result = "u32")]
+pub(crate) struct Spare;
+
+#[cfg(feature = "testing")]
+impl Handler<Spare> for QueueActor {
+    type Result = u32;
+
+    fn handle(&mut self, _: Spare, _: &mut Context<Self>) -> u32 {
+        self.spare.as_ref().map_or(0, Units::count)
+    }
+}

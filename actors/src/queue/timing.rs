@@ -1,0 +1,92 @@
+//! When to take the next turn if no message comes before: one timer for all tickets, and a watch on the wall clock.
+
+use actix::{AsyncContext, Context, WrapFuture};
+use journeyman_core::{Now, Span, Time};
+
+use super::QueueActor;
+use crate::{config, events};
+
+impl QueueActor {
+    pub(super) fn set_timer(&mut self, now: Now, ctx: &mut Context<Self>) {
+        let Some(at) = self.next_look(now) else { return };
+        if let Some((armed, handle)) = self.timer {
+            if armed <= at {
+                return;
+            }
+            ctx.cancel_future(handle);
+        }
+        let clock = self.clock.clone();
+        let wake = async move { clock.sleep_until(at).await }.into_actor(self);
+        let handle = ctx.spawn(actix::fut::ActorFutureExt::map(wake, |(), actor: &mut Self, ctx| {
+            actor.timer = None;
+            actor.request_turn(ctx);
+        }));
+        self.timer = Some((at, handle));
+    }
+
+    /// When to take the next turn if nothing comes before. One timer for all, never one for each.
+    fn next_look(&self, now: Now) -> Option<Time> {
+        let (steady, wall) = self.schedule.next_wake();
+        let by_wall = wall.map(|at| now.steady + at.since(now.wall).max(self.wall.pause()));
+        let idle = self.waiting_for_idle.iter().map(|(until, _)| *until).min();
+        let timeout = self.writer.waiting_since().map(|since| since + self.rules.limits.append_timeout.into());
+        let next = [steady, by_wall, idle, timeout, self.stage.deadline()].into_iter().flatten().min()?;
+        // The virtual clock never jumps by itself, and whoever sets its wall clock says so.
+        let recheck = if self.clock.is_virtual() { next } else { now.steady + Span(config::RECHECK_MS) };
+        Some(next.min(recheck))
+    }
+
+    /// A journal that stays silent is as good as one that failed: nobody knows what is on disk.
+    pub(super) fn watch_journal(&mut self, now: Now) {
+        let patience = self.rules.limits.append_timeout;
+        if self.writer.waiting_since().is_some_and(|since| since + patience.into() <= now.steady) {
+            self.fail(&format!("the journal gave no answer for {patience:?}"));
+        }
+    }
+}
+
+/// Notices a wall clock that jumps, and then lets tickets that wait by it through in portions.
+pub(super) struct WallWatch {
+    skew_ms: i64,
+    /// When the last portion was let through, while catching up.
+    catching_up: Option<Time>,
+}
+
+impl WallWatch {
+    pub(super) fn new(now: Now) -> Self {
+        Self { skew_ms: now.wall.skew_ms(now.steady), catching_up: None }
+    }
+
+    /// How many tickets that wait by the wall clock may become ready now.
+    pub(super) fn limit(&mut self, now: Now, per_second: usize, log: bool) -> usize {
+        let skew_ms = now.wall.skew_ms(now.steady);
+        let jumped = skew_ms.saturating_sub(self.skew_ms);
+        self.skew_ms = skew_ms;
+        if jumped.unsigned_abs() > config::JUMP_MS {
+            if log {
+                events::wall_jumped(jumped);
+            }
+            self.catching_up = Some(now.steady);
+            return per_second;
+        }
+        let Some(last) = self.catching_up else { return usize::MAX };
+        let portion = usize::try_from(now.steady.since(last).0).unwrap_or(usize::MAX).saturating_mul(per_second) / 1000;
+        if portion > 0 {
+            self.catching_up = Some(now.steady);
+        }
+        portion
+    }
+
+    /// Nothing that the wall clock has made due is left.
+    pub(super) const fn caught_up(&mut self) {
+        self.catching_up = None;
+    }
+
+    /// The least wait for what the wall clock has made due.
+    pub(super) fn pause(&self) -> Span {
+        Span(if self.catching_up.is_some() { CATCH_UP_PAUSE_MS } else { 0 })
+    }
+}
+
+/// Between two portions of a catch-up: short against a second, long against a turn.
+const CATCH_UP_PAUSE_MS: u64 = 100;
