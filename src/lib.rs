@@ -35,3 +35,8 @@ pub use op::{Op, Record};
 pub use queue::Queue;
 pub use retry::Policy;
 pub use time::{Now, Span, Time};
+
+/// The programs on the front page compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,7 +2,7 @@
 //! bounded pool, is retried within a budget, is kept away from targets that are down, and after any crash goes on at once
 //! where it was.
 //!
-//! Start at [`Runner::open`]; write a [`Job`]; enqueue with [`Jobs::enqueue`].
+//! Start at [`Runner::open`]; write a [`Job`]; enqueue with [`Jobs::enqueue`]; test with the feature `testing`.
 
 mod admission;
 mod breaker;

@@ -35,7 +35,7 @@ impl Kills {
         if counts.accepted < self.jobs {
             return false;
         }
-        let before = *self.settled_before.get_or_insert(counts.settled());
+        let before = *self.settled_before.get_or_insert_with(|| counts.settled());
         let way = counts.settled().saturating_sub(before) as f64 / (self.jobs - before).max(1) as f64;
         self.while_delivering.pop_if(|part| *part <= way).is_some()
     }

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use journeyman_core::Seq;
 use journeyman_core::disk::FileDisk;
 use journeyman_core::store::Store;
 use tempfile::TempDir;
@@ -31,15 +30,27 @@ impl Place {
             Self::Temporary(dir) => dir.path(),
         }
     }
+
+    /// How many records its journal has.
+    ///
+    /// # Errors
+    /// In one line; nothing on disk has changed.
+    pub(crate) fn records(&self) -> Result<u64, String> {
+        records(self.path())
+    }
 }
 
-/// The directory can be used and never had a job. A run counts what its directory counts, and its keys must be free. Only
-/// reads, where a runner would begin to deliver what another run left.
+/// The directory can be used and never had a job. A run counts what its directory counts, and its keys must be free.
 fn check(dir: &Path) -> Result<(), String> {
+    match records(dir)? {
+        0 => Ok(()),
+        records => Err(format!("{} holds the {records} records of another run: give a new directory", dir.display())),
+    }
+}
+
+/// Only reads, where a runner would begin to deliver what another run left.
+fn records(dir: &Path) -> Result<u64, String> {
     let disk = FileDisk::open(dir).map_err(|error| error.to_string())?;
     let store = Store::open(Box::new(disk)).map_err(|error| format!("{}: {error}", dir.display()))?;
-    match store.queue.last() {
-        Seq(0) => Ok(()),
-        last => Err(format!("{} holds the {last} records of another run: give a new directory", dir.display())),
-    }
+    Ok(store.queue.last().0)
 }

@@ -46,12 +46,15 @@ pub(crate) struct Report {
     queue: Stats,
     jobs: usize,
     tickets: usize,
-    /// Kills that were asked for, that were done, and that were done while enqueues were unanswered.
-    kills: [u32; 3],
+    /// Kills that were asked for.
+    asked: u32,
+    kills: u32,
+    kills_while_enqueuing: u32,
     existing: u32,
     capacity: u32,
+    /// In the journal.
     records: u64,
-    syncs: u64,
+    records_a_sync: f64,
     took: Duration,
 }
 
@@ -75,17 +78,19 @@ struct Row {
 }
 
 impl Report {
-    pub(crate) fn new(options: &Options, ledger: &Ledger, lives: &Lives, queue: Stats, took: Duration) -> Self {
+    pub(crate) fn new(options: &Options, ledger: &Ledger, lives: &Lives, queue: Stats, records: u64, took: Duration) -> Self {
         Self {
             rows: Receiver::ALL.iter().map(|receiver| Row::new(*receiver, &ledger.pages_of(*receiver), lives)).collect(),
             queue,
             jobs: options.jobs(),
             tickets: ledger.tickets(),
-            kills: [options.kill, lives.kills, lives.kills_while_enqueuing],
+            asked: options.kill,
+            kills: lives.kills,
+            kills_while_enqueuing: lives.kills_while_enqueuing,
             existing: lives.existing,
             capacity: options.capacity,
-            records: lives.records + lives.now.records,
-            syncs: lives.syncs + lives.now.syncs,
+            records,
+            records_a_sync: (lives.records + lives.now.records) as f64 / (lives.syncs + lives.now.syncs).max(1) as f64,
             took,
         }
     }
@@ -96,8 +101,7 @@ impl Report {
         let (settled, gave_up) = (sum.delivered + sum.rejected, self.gave_up());
         let Stats { done, rejected, pending, running, cancelled, .. } = self.queue;
         let down = &self.rows[Receiver::Down.number()];
-        let [asked, killed, _] = self.kills;
-        let most_twice = killed as usize * self.capacity as usize;
+        let most_twice = self.kills as usize * self.capacity as usize;
         let rules = [
             (sum.accepted == self.jobs, format!("{} of {} jobs are accepted", sum.accepted, self.jobs)),
             (sum.lost == 0, format!("{} jobs are lost", sum.lost)),
@@ -111,7 +115,7 @@ impl Report {
                 format!("the queue says that {rejected} are rejected, the receivers refused {}", sum.rejected),
             ),
             (pending + running + cancelled == 0, format!("{pending} are pending, {running} running, {cancelled} cancelled")),
-            (killed == asked, format!("{killed} kills of {asked}")),
+            (self.kills == self.asked, format!("{} kills of {}", self.kills, self.asked)),
             (down.breaker == "closed", format!("the breaker of {} is {}", down.name, down.breaker)),
             (down.openings > 0 || self.jobs < ENOUGH_FOR_AN_OPENING, format!("the breaker of {} never opened", down.name)),
         ];
@@ -162,16 +166,15 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))?;
-        let [_, kills, while_enqueuing] = self.kills;
+        let Self { kills, kills_while_enqueuing: while_enqueuing, existing, .. } = self;
         let Stats { done, rejected, pending, running, bytes, .. } = self.queue;
-        let (sum, gave_up, existing) = (self.sum(), self.gave_up(), self.existing);
-        let a_sync = self.records as f64 / self.syncs.max(1) as f64;
+        let (sum, gave_up) = (self.sum(), self.gave_up());
         writeln!(
             f,
             "kills {kills}, {while_enqueuing} of them while enqueues were unanswered; answers that named an existing job {existing}"
         )?;
-        write!(f, "took {:.1} s, records {}, syncs {}, ", self.took.as_secs_f64(), self.records, self.syncs)?;
-        writeln!(f, "records a sync {a_sync:.1}, journal {} MB", bytes / 1_000_000)?;
+        write!(f, "took {:.1} s, {} records, ", self.took.as_secs_f64(), self.records)?;
+        writeln!(f, "{:.1} a sync, journal {} MB", self.records_a_sync, bytes / 1_000_000)?;
         writeln!(f, "opened again: done {done}, rejected {rejected}, gave up {gave_up}, pending {pending}, running {running}")?;
         write!(
             f,
@@ -183,11 +186,9 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, accepted, delivered, rejected, lost, attempts, openings, acknowledgements, deliveries, .. } = self;
-        write!(
-            f,
-            "{name:<10} {accepted:>8} {delivered:>9} {rejected:>8} {lost:>7} {attempts:>8} {openings:>8}  {acknowledgements}  {deliveries}"
-        )
+        let Self { name, accepted, delivered, rejected, lost, attempts, openings, breaker, acknowledgements, deliveries, .. } = self;
+        write!(f, "{name:<10} {accepted:>8} {delivered:>9} {rejected:>8} {lost:>7} {attempts:>8} {openings:>8} {breaker:<9}")?;
+        write!(f, " {acknowledgements}  {deliveries}")
     }
 }
 
@@ -214,8 +215,8 @@ impl fmt::Display for Percentiles {
 }
 
 const HEAD: &str = concat!(
-    "receiver                                                             acknowledged, ms     delivered, ms\n",
-    "           accepted delivered rejected gave up attempts openings       p50      p99       p50      p99"
+    "                                                                             acknowledged, ms     delivered, ms\n",
+    "receiver   accepted delivered rejected gave up attempts openings breaker        p50      p99       p50      p99"
 );
 /// With fewer, the outage may be over, or its only openings lie between the last word and a kill.
 const ENOUGH_FOR_AN_OPENING: usize = 5000;

@@ -103,8 +103,9 @@ impl Parent {
         while self.live().await? == End::Killed {}
         self.progress.finish();
         let took = self.began.elapsed();
+        let records = self.place.records().map_err(failed("opened again"))?;
         let queue = self.look().await?;
-        Ok(Report::new(&self.options, &self.ledger, &self.lives, queue, took))
+        Ok(Report::new(&self.options, &self.ledger, &self.lives, queue, records, took))
     }
 
     /// One life of the child.

@@ -145,7 +145,7 @@ async fn standing(jobs: &Jobs) -> Option<Standing> {
         let info = targets.iter().find(|info| info.target.as_str() == receiver.name());
         info.map_or_else(Breaker::default, |info| Breaker { state: info.breaker.to_string(), openings: info.openings })
     });
-    Some(Standing { records: stats.records, syncs: stats.syncs, journal_bytes: stats.bytes, breakers })
+    Some(Standing { records: stats.records, syncs: stats.syncs, breakers })
 }
 
 /// Hears the order to finish. When the parent is gone instead, this process has nobody to work for: it ends at once, as if

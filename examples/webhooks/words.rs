@@ -52,7 +52,6 @@ pub(crate) enum LastWord {
 pub(crate) struct Standing {
     pub records: u64,
     pub syncs: u64,
-    pub journal_bytes: u64,
     /// The receivers', in their order.
     pub breakers: [Breaker; Receiver::ALL.len()],
 }

@@ -133,6 +133,25 @@ fn frames_that_were_whole_elsewhere_are_never_applied() {
     }
 }
 
+/// The smallest frame, at the very end of the file, proves what stands before it.
+#[test]
+fn a_whole_frame_that_ends_with_the_file_proves_the_one_before() {
+    let disk = MemDisk::default();
+    let mut writer = journal(disk.clone(), WIDE);
+    writer.append(batch(1, 1, body(300))).expect("memory takes it");
+    writer.append(batch(2, 1, vec![])).expect("memory takes it");
+    let end = SEGMENT_HEADER + FRAME_HEADER + 300 + FRAME_HEADER;
+    let rotten = |length| {
+        with(&disk, 1, |bytes| {
+            bytes.truncate(length);
+            bytes[SEGMENT_HEADER + FRAME_HEADER] ^= 1;
+        })
+    };
+    assert_eq!(damage(&disk_of(&rotten(end))), (segment(1), SEGMENT_HEADER as u64));
+    let (found, recovery) = read(disk_of(&rotten(end - 1))).expect("nothing proves that it was durable");
+    assert_eq!((found.len(), recovery.torn().is_some()), (0, true));
+}
+
 /// Same salt, same place, same numbers, right checksums: only the chain tells that it does not belong there.
 #[test]
 fn a_frame_of_another_history_is_never_applied() {

@@ -50,6 +50,20 @@ fn a_batch_beyond_the_limit_of_a_segment_has_one_for_itself() {
 }
 
 #[test]
+fn batches_of_several_megabytes_stay_whole_when_others_follow() {
+    let disk = MemDisk::default();
+    let mut writer = journal(disk.clone(), WIDE);
+    for (first, megabytes) in [(1, 3), (2, 0), (3, 4), (4, 1), (5, 0)] {
+        let content = u8::try_from(first).expect("few");
+        writer.append(batch(first, 1, vec![content; megabytes << 20])).expect("memory takes it");
+    }
+    let (found, _) = read(disk).expect("a sound journal");
+    let sizes: Vec<_> = found.iter().map(|batch| batch.body.len() >> 20).collect();
+    assert_eq!(sizes, [3, 0, 4, 1, 0]);
+    assert!(found.iter().all(|batch| batch.body.iter().all(|byte| u64::from(*byte) == batch.first.0)));
+}
+
+#[test]
 fn an_open_that_appends_nothing_writes_nothing() {
     for sealed in [false, true] {
         let (disk, writer) = filled(3);

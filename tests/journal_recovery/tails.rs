@@ -37,6 +37,7 @@ fn a_batch_with_another_behind_it_is_not_carried() {
 fn after_a_seal_nothing_is_carried() {
     let (disk, writer) = filled(1);
     writer.seal().expect("memory takes it");
+    disk.crash();
     journal(disk.clone(), NARROW).append(batch(2, 1, body(9))).expect("memory takes it");
     let mut files = image(&disk);
     assert_eq!(first_of(&files[&segment(2)]), 2);
