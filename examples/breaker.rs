@@ -100,9 +100,8 @@ impl Story {
         self.say("ten minutes have passed").await?;
         let records = self.runner.jobs().stats().records - records;
         let probes = self.turned_back() - turned_back;
-        println!(
-            "            they wrote {records} records: 3 for each of 20 letters to the west, 2 for each of {probes} probes, none for those that wait"
-        );
+        print!("            they wrote {records} records: 3 for each of 20 letters to the west, ");
+        println!("2 for each of {probes} probes, none for those that wait");
         assert_eq!(records, 3 * 20 + 2 * probes);
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use journeyman::Limits;
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// The events, never none.
 pub(crate) struct Events(Vec<Event>);
@@ -71,12 +71,15 @@ fn explain(error: &serde_json::Error) -> String {
 
 /// An order of a shop, 1 to 30 KiB of it.
 fn invent(dice: &mut fastrand::Rng, number: usize) -> Event {
-    let lines: Vec<_> = (0..dice.usize(10..280))
-        .map(|_| json!({ "article": format!("{:012x}", dice.u64(..1 << 48)), "pieces": dice.u8(1..9), "price_cents": dice.u32(99..99_999), "note": word(dice) }))
-        .collect();
+    let lines: Vec<_> = (0..dice.usize(10..280)).map(|_| line(dice)).collect();
     let payload = json!({ "order": number, "lines": lines }).to_string();
     let name = ["order.placed", "order.paid", "order.sent"][number % 3].to_owned();
     Event { name, payload: RawValue::from_string(payload).expect("the text of a JSON value is JSON") }
+}
+
+fn line(dice: &mut fastrand::Rng) -> Value {
+    let article = format!("{:012x}", dice.u64(..1 << 48));
+    json!({ "article": article, "pieces": dice.u8(1..9), "price_cents": dice.u32(99..99_999), "note": word(dice) })
 }
 
 fn word(dice: &mut fastrand::Rng) -> String {
