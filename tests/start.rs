@@ -146,10 +146,13 @@ async fn a_damaged_journal() {
     assert!(matches!(error, StartError::Journal(_)) && line.contains("is damaged at byte 96: expected"), "{line}");
 }
 
+/// A change that makes the limits impossible, and what is said about it.
+type Case = (fn(&mut Limits), &'static str);
+
 #[actix::test]
 async fn limits_that_contradict_each_other() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(fn(&mut Limits), &str); 8] = [
+    let cases: [Case; 8] = [
         (|l| l.capacity = 0, "capacity is 0"),
         (|l| l.worker_arbiters = 0, "worker_arbiters is 0"),
         (|l| l.pending = 0, "pending is 0"),

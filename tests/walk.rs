@@ -307,9 +307,9 @@ async fn tickets_are_never_used_twice_not_even_after_everything_ended() {
         assert_eq!(id.to_string(), format!("0-{n}"));
         t.settle().await;
         if n % 2 == 0 {
-            t.crash_and_reopen().await.unwrap()
+            t.crash_and_reopen().await.unwrap();
         } else {
-            drop(t.stop_and_reopen(MINUTE).await.unwrap())
+            t.stop_and_reopen(MINUTE).await.unwrap();
         }
         assert_eq!(t.jobs().stats().done, n);
     }
