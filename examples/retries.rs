@@ -139,7 +139,7 @@ type Told = Result<(), Box<dyn Error>>;
 
 fn failed(parcel: &JobInfo, wait: Duration) -> String {
     let failures = parcel.failures;
-    let fault = parcel.last_fault.as_ref().map_or("", |fault| &fault.text);
+    let fault = parcel.last_fault.as_ref().map_or("", |fault| fault.text());
     let backoff = Duration::from(Parcel::policy().backoff(failures - 1));
     let reason = if wait > backoff { "as it was asked".to_owned() } else { format!("the backoff of {backoff:?}, jittered") };
     format!("attempt {failures} failed: {fault}; the next in {:.3} s: {reason}", wait.as_secs_f64())

@@ -66,6 +66,12 @@ impl Circuit {
         self.probes
     }
 
+    /// How long an open breaker refuses.
+    #[must_use]
+    pub const fn cooldown_span(&self) -> Span {
+        self.cooldown
+    }
+
     /// How long a failure counts.
     #[must_use]
     pub const fn failure_window(&self) -> Span {
@@ -140,7 +146,7 @@ impl Breaker {
                 true
             }
             (State::HalfOpen { out }, Verdict::None) => {
-                *out -= 1;
+                *out = out.saturating_sub(1);
                 false
             }
             // An open breaker has no passes of its generation out.

@@ -210,11 +210,14 @@ pub enum DirError {
     },
 }
 
-/// Makes the directory, its parents where needed, and its name durable.
+/// Makes the directory, and its parents where needed, each with its name durable.
 fn make_dir(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    fs::set_permissions(dir, Permissions::from_mode(0o700))?;
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    if !parent.exists() {
+        make_dir(parent)?;
+    }
+    fs::DirBuilder::new().mode(0o700).create(dir)?;
+    fs::set_permissions(dir, Permissions::from_mode(0o700))?;
     File::open(parent)?.sync_all()
 }
 

@@ -153,10 +153,8 @@ impl End {
 /// What went wrong in an attempt: data about the job, not an error of the runner.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The class of it, safe to log.
-    pub cause: Cause,
-    /// The text that the job gave, at most [`Fault::TEXT_LIMIT`] bytes. May be private: `Debug` hides it.
-    pub text: String,
+    cause: Cause,
+    text: String,
 }
 
 impl Fault {
@@ -168,7 +166,20 @@ impl Fault {
         let mut text = text.into();
         let boundary = (0..=Self::TEXT_LIMIT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(boundary.unwrap_or(0));
-        Self { cause, text }
+        // One cause has one spelling, so that what is replayed is what was.
+        Self { cause: Cause::of_tag(cause.tag()), text }
+    }
+
+    /// The class of it, safe to log.
+    #[must_use]
+    pub const fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// The text that the job gave, at most [`Fault::TEXT_LIMIT`] bytes. May be private: `Debug` hides it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -196,6 +207,32 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Its number in the journal.
+    #[must_use]
+    pub const fn tag(self) -> u8 {
+        match self {
+            Self::Failed => 0,
+            Self::Panicked => 1,
+            Self::TimedOut => 2,
+            Self::Crashed => 3,
+            Self::Interrupted => 4,
+            Self::Other(tag) => tag,
+        }
+    }
+
+    /// The cause of a number. Causes are for people to read, so one from a later release is kept as its number.
+    #[must_use]
+    pub const fn of_tag(tag: u8) -> Self {
+        match tag {
+            0 => Self::Failed,
+            1 => Self::Panicked,
+            2 => Self::TimedOut,
+            3 => Self::Crashed,
+            4 => Self::Interrupted,
+            other => Self::Other(other),
+        }
+    }
+
     /// The word for logs and tables.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

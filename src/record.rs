@@ -23,11 +23,11 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             put(out, COMPLETE, &(ticket, attempt.0, tag_of_end(*end)));
         }
         Record::Op(Op::Complete { ticket, attempt, end, fault: Some(fault) }) => {
-            put(out, COMPLETE_WITH_FAULT, &(ticket, attempt.0, tag_of_end(*end), tag_of_cause(fault.cause), &fault.text));
+            put(out, COMPLETE_WITH_FAULT, &(ticket, attempt.0, tag_of_end(*end), fault.cause().tag(), fault.text()));
         }
         Record::Op(Op::Cancel { ticket }) => put(out, CANCEL, ticket),
         Record::Op(Op::Requeue { ticket, attempt, due, fault }) => {
-            put(out, REQUEUE, &(ticket, attempt.0, due, tag_of_cause(fault.cause), &fault.text));
+            put(out, REQUEUE, &(ticket, attempt.0, due, fault.cause().tag(), fault.text()));
         }
         Record::Op(Op::Defer { ticket, attempt, due }) => put(out, DEFER, &(ticket, attempt.0, due)),
     }
@@ -166,28 +166,11 @@ fn end_of_tag(tag: u8) -> Result<End, Malformed> {
     End::ALL.into_iter().find(|end| tag_of_end(*end) == tag).ok_or(Malformed::Fields)
 }
 
-const fn tag_of_cause(cause: Cause) -> u8 {
-    match cause {
-        Cause::Failed => 0,
-        Cause::Panicked => 1,
-        Cause::TimedOut => 2,
-        Cause::Crashed => 3,
-        Cause::Interrupted => 4,
-        Cause::Other(tag) => tag,
-    }
-}
-
-/// Causes are for people to read, so one from a later release is kept as its number.
 fn fault_of(cause: u8, text: String) -> Result<Fault, Malformed> {
-    let cause = match cause {
-        0 => Cause::Failed,
-        1 => Cause::Panicked,
-        2 => Cause::TimedOut,
-        3 => Cause::Crashed,
-        4 => Cause::Interrupted,
-        tag => Cause::Other(tag),
-    };
-    if text.len() <= Fault::TEXT_LIMIT { Ok(Fault { cause, text }) } else { Err(Malformed::Fields) }
+    if text.len() > Fault::TEXT_LIMIT {
+        return Err(Malformed::Fields);
+    }
+    Ok(Fault::new(Cause::of_tag(cause), text))
 }
 
 const ENQUEUE: u32 = 1;

@@ -266,6 +266,12 @@ impl Schedule {
         self.targets.contains_key(target)
     }
 
+    /// Whether tickets of the target are pending.
+    #[must_use]
+    pub fn has_tickets_of(&self, target: &Target) -> bool {
+        self.targets.get(target).is_some_and(|gated| !gated.lanes.is_empty())
+    }
+
     /// Whether tickets of this kind can run here.
     #[must_use]
     pub fn knows_kind(&self, kind: &Kind) -> bool {

@@ -186,7 +186,7 @@ async fn a_blocking_section_that_panics_fails_its_attempt_alone() {
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!((fault.cause, fault.text.as_str()), (journeyman::Cause::Panicked, "in the section"));
+    assert_eq!((fault.cause(), fault.text()), (journeyman::Cause::Panicked, "in the section"));
     assert_eq!(runner.jobs().health(), Health::Green);
     runner.shutdown(SECOND).await.unwrap();
 }

@@ -18,7 +18,7 @@ async fn a_failure_is_retried_after_its_backoff() {
     t.settle().await;
     for (failures, least, most) in [(1, 500, 1000), (2, 1000, 2000), (3, 2000, 4000)] {
         let info = t.jobs().get(id).await.unwrap().unwrap();
-        assert_eq!((info.failures, info.last_fault.unwrap().text.as_str()), (failures, "told to fail"));
+        assert_eq!((info.failures, info.last_fault.unwrap().text()), (failures, "told to fail"));
         let JobState::Pending { due } = info.state else { panic!("it waits") };
         let wait = due.duration_since(t.now()).unwrap();
         assert!(wait >= Duration::from_millis(least) && wait <= Duration::from_millis(most), "half of the backoff is fixed: {wait:?}");
@@ -84,7 +84,7 @@ async fn a_panic_is_a_failure_of_its_job_alone() {
     t.jobs().enqueue(task("good", &[Step::Ok])).await.unwrap();
     t.settle().await;
     let fault = t.jobs().get(id).await.unwrap().unwrap().last_fault.unwrap();
-    assert_eq!((fault.cause, fault.text.as_str()), (Cause::Panicked, "told to panic"));
+    assert_eq!((fault.cause(), fault.text()), (Cause::Panicked, "told to panic"));
     t.run_until_idle(HOUR).await.unwrap();
     assert_eq!(t.jobs().stats().done, 2);
 }
@@ -97,7 +97,7 @@ async fn an_attempt_that_hangs_is_cut_off_at_its_timeout() {
     t.advance(MINUTE - Duration::from_millis(1)).await;
     assert_eq!(t.jobs().stats().running, 1);
     t.advance(Duration::from_millis(1)).await;
-    assert_eq!(t.jobs().get(id).await.unwrap().unwrap().last_fault.unwrap().cause, Cause::TimedOut);
+    assert_eq!(t.jobs().get(id).await.unwrap().unwrap().last_fault.unwrap().cause(), Cause::TimedOut);
     t.run_until_idle(HOUR).await.unwrap();
     assert_eq!(t.jobs().stats().done, 1);
 }
@@ -108,7 +108,7 @@ async fn a_panic_in_the_drop_of_a_job_that_timed_out_stays_inside() {
     let t = runner(&log).await;
     let id = t.jobs().enqueue(task("a", &[Step::PanicOnDrop, Step::Ok])).await.unwrap().id();
     t.advance(MINUTE).await;
-    assert_eq!(t.jobs().get(id).await.unwrap().unwrap().last_fault.unwrap().cause, Cause::Panicked);
+    assert_eq!(t.jobs().get(id).await.unwrap().unwrap().last_fault.unwrap().cause(), Cause::Panicked);
     t.run_until_idle(HOUR).await.unwrap();
     assert_eq!(t.jobs().stats().done, 1);
 }

@@ -126,7 +126,7 @@ fn the_bytes_of_an_enqueue_are_those_of_the_first_release() {
 #[test]
 fn ends_and_causes_that_this_release_does_not_know() {
     let complete = |end: u8, cause: u8| [&[8, 1, 2, end, cause][..], b"\x01x"].concat();
-    let fault = |cause| Some(Fault { cause, text: "x".to_owned() });
+    let fault = |cause| Some(Fault::new(cause, "x"));
     for (cause, tag) in CAUSES.into_iter().zip(0..).chain([(Cause::Other(5), 5), (Cause::Other(255), 255)]) {
         let known = Op::Complete { ticket: Ticket(1), attempt: Attempt(Seq(2)), end: End::Late, fault: fault(cause) };
         assert_eq!(decode(&mut &complete(4, tag)[..]), Ok(Record::Op(known)), "a cause is for people: a later one is kept");

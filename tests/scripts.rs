@@ -191,7 +191,7 @@ fn show(queue: &Queue) -> String {
         let job = &live.job;
         let target = job.target.as_ref().map(|target| format!(" to {target}")).unwrap_or_default();
         let key = live.key.as_ref().map(|key| format!(", key {}", key.as_str())).unwrap_or_default();
-        let fault = live.fault.as_ref().map(|fault| format!(", last fault: {}", fault.text)).unwrap_or_default();
+        let fault = live.fault.as_ref().map(|fault| format!(", last fault: {}", fault.text())).unwrap_or_default();
         let place = format!("priority {}, rank {}, start {}", job.priority, live.rank.0, live.start.0);
         line(&format_args!("ticket {ticket}: {}{target}, {phase}, {place}, failures {}{key}{fault}", job.kind, live.failures));
     }

@@ -143,7 +143,7 @@ async fn a_damaged_journal() {
     bytes[170] ^= 1;
     fs::write(&path, bytes).unwrap();
     let (error, line) = refusal(&dir, on(&dir)).await;
-    assert!(matches!(error, StartError::Journal(_)) && line.contains("is damaged at byte 96: expected"), "{line}");
+    assert!(matches!(error, StartError::Journal { .. }) && line.contains("is damaged at byte 96: expected"), "{line}");
 }
 
 /// A change that makes the limits impossible, and what is said about it.

@@ -70,7 +70,7 @@ async fn an_attempt_cut_off_by_a_crash_counts_as_failed_and_goes_on_at_once() {
     t.crash_and_reopen().await.unwrap();
     let info = t.jobs().get(id).await.unwrap().unwrap();
     assert_eq!((info.failures, info.state), (1, JobState::Running), "it runs again without any wait");
-    assert_eq!(info.last_fault.unwrap().cause, Cause::Crashed);
+    assert_eq!(info.last_fault.unwrap().cause(), Cause::Crashed);
     t.crash_and_reopen().await.unwrap();
     assert_eq!(log.runs(), [("a".to_owned(), 1), ("a".to_owned(), 2), ("a".to_owned(), 3)]);
     assert_eq!(t.jobs().stats().done, 1);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use journeyman_core::{Job, JobId};
 use tokio::sync::watch;
@@ -75,6 +75,12 @@ impl<C> Cx<C> {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         *self.attempt.draining.borrow()
+    }
+
+    /// What the wall clock of the runner shows, which a test moves.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.attempt.clock.now().wall.into()
     }
 
     /// Waits by the runner's clock, which a test moves.

@@ -1,5 +1,7 @@
 //! What can go wrong at the edge, each with what failed, on what, and what stays true.
 
+use std::path::PathBuf;
+
 use journeyman_core::Kind;
 use journeyman_core::disk::DirError;
 use journeyman_core::journal::RecoverError;
@@ -95,7 +97,8 @@ pub enum IdleError {
     Call(#[from] CallError),
 }
 
-/// Why a runner did not start. Nothing on disk has changed.
+/// Why a runner did not start. A directory that was there is as it was; one that was not may have been made, and is empty but
+/// for its lock file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -103,8 +106,13 @@ pub enum StartError {
     #[error(transparent)]
     Directory(#[from] DirError),
     /// The journal in it cannot be read.
-    #[error(transparent)]
-    Journal(#[from] RecoverError<FoldError>),
+    #[error("{}: {source}", dir.display())]
+    Journal {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong with which file.
+        source: RecoverError<FoldError>,
+    },
     /// Two job types have one name.
     #[error("kind {0} is registered twice")]
     DuplicateKind(Kind),

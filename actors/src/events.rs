@@ -25,7 +25,7 @@ pub(crate) fn selected(ticket: Ticket, seq: Seq) {
 
 pub(crate) fn completed(ticket: Ticket, kind: &Kind, end: End, fault: Option<&Fault>, seq: Seq) {
     let id = JobId::of(ticket);
-    let cause = fault.map(|fault| fault.cause.as_str());
+    let cause = fault.map(|fault| fault.cause().as_str());
     match end {
         End::Done => debug!(target: QUEUE, %id, %kind, end = end.as_str(), %seq, "completed"),
         End::Rejected => info!(target: QUEUE, %id, %kind, end = end.as_str(), cause, %seq, "completed"),
@@ -36,7 +36,7 @@ pub(crate) fn completed(ticket: Ticket, kind: &Kind, end: End, fault: Option<&Fa
 }
 
 pub(crate) fn requeued(ticket: Ticket, due: Time, fault: &Fault, seq: Seq) {
-    debug!(target: QUEUE, id = %JobId::of(ticket), due = due.0, cause = fault.cause.as_str(), %seq, "requeued");
+    debug!(target: QUEUE, id = %JobId::of(ticket), due = due.0, cause = fault.cause().as_str(), %seq, "requeued");
 }
 
 pub(crate) fn deferred(ticket: Ticket, due: Time, seq: Seq) {
@@ -96,7 +96,7 @@ pub(crate) fn attempt_span(flight: &Flight) -> Span {
 
 pub(crate) fn attempt_ended(ended: &Ended) {
     match ended {
-        Ended::Ran { fault: Some(fault), .. } => debug!(target: WORKER, cause = fault.cause.as_str(), "attempt failed"),
+        Ended::Ran { fault: Some(fault), .. } => debug!(target: WORKER, cause = fault.cause().as_str(), "attempt failed"),
         Ended::Ran { .. } => debug!(target: WORKER, "attempt ended"),
         _ => debug!(target: WORKER, "attempt did not begin"),
     }

@@ -296,7 +296,7 @@ impl<C: 'static> Configured<C> {
     /// Locks the directory, reads its journal, makes the contexts and starts to run what is due.
     ///
     /// # Errors
-    /// [`StartError`]; nothing on disk has changed.
+    /// [`StartError`]; a directory that was there is as it was.
     pub async fn start(self) -> Result<Runner, StartError> {
         let (dir, blueprint) = self.check()?;
         let (tell, told) = oneshot::channel();
@@ -371,7 +371,7 @@ async fn host<C: 'static>(
 async fn open<C: 'static>(dir: PathBuf, blueprint: &Blueprint<C>) -> Result<Core, StartError> {
     let clock = Clock::system();
     let disk = lock(&dir, blueprint.limits.wait_for_lock, &clock).await?;
-    let store = Store::open(Box::new(disk))?;
+    let store = Store::open(Box::new(disk)).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
     if let Some(torn) = store.recovery.torn() {
         events::torn(torn);
     }

@@ -124,12 +124,17 @@ pub(super) fn read(salt: Salt, bytes: &[u8], at: usize) -> Read {
     Read::Whole(Frame { content, previous: word(48), checksum: word(60), end: at + HEADER + body.len() })
 }
 
-/// The first whole frame at or behind `from`, wherever it begins.
-pub(super) fn find(salt: Salt, bytes: &[u8], from: usize) -> Option<usize> {
+/// Whether a whole frame that was written after record `last` begins anywhere at or behind `from`: a seal, or a batch behind
+/// the one that comes next. An earlier frame found there is no witness: a torn payload may hold a copy of one.
+pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> bool {
     let mark = MAGIC.to_le_bytes();
-    (from..bytes.len().saturating_sub(HEADER - 1))
-        .filter(|at| bytes[*at] == mark[0] && bytes[*at..].starts_with(&mark))
-        .find(|at| matches!(read(salt, bytes, *at), Read::Whole(_)))
+    (from..bytes.len().saturating_sub(HEADER - 1)).filter(|at| bytes[*at] == mark[0] && bytes[*at..].starts_with(&mark)).any(
+        |at| match read(salt, bytes, at) {
+            Read::Whole(Frame { content: Content::Batch(batch), .. }) => batch.first > last.next(),
+            Read::Whole(Frame { content: Content::Seal, .. }) => true,
+            Read::Zeros | Read::Bad(_) => false,
+        },
+    )
 }
 
 pub(super) fn salted(salt: Salt, bytes: &[u8]) -> u32 {

@@ -242,7 +242,7 @@ impl<F> Walk<'_, F> {
                     return Ok(());
                 }
                 Read::Bad(expected) if successor.is_none() => {
-                    if frame::find(salt, &bytes, at + 1).is_some() {
+                    if frame::is_later_frame_behind(salt, &bytes, at + 1, self.tail.last) {
                         return Err(damaged(&file.name, at as u64, &format!("{expected}, as a later frame is whole")));
                     }
                     self.bytes += at as u64;

@@ -119,10 +119,16 @@ fn frames_that_were_whole_elsewhere_are_never_applied() {
     let own = image(&disk)[&segment(1)].clone();
     let end = SEGMENT_HEADER + 3 * length;
 
-    // Its own frames again, at the end and further behind: only rot puts them there.
-    for (n, gap) in [(0, 0), (1, 0), (2, 0), (0, 100), (2, 100), (1, 4096)] {
+    // Its own frames again, right at the end: only rot puts them there.
+    for n in 0..3 {
+        let files = with(&disk, 1, |bytes| bytes[end..][..length].copy_from_slice(&frame(&own, n)));
+        assert_eq!(damage(&disk_of(&files)), (segment(1), end as u64), "frame {n}");
+    }
+    // Further behind, they may be pieces of a torn payload that holds a copy of this very file.
+    for (n, gap) in [(0, 100), (2, 100), (1, 4096)] {
         let files = with(&disk, 1, |bytes| bytes[end + gap..][..length].copy_from_slice(&frame(&own, n)));
-        assert_eq!(damage(&disk_of(&files)), (segment(1), end as u64), "frame {n}, {gap} behind the end");
+        let (found, recovery) = read(disk_of(&files)).expect("no witness of anything lost");
+        assert_eq!((found.len(), recovery.torn().map(|torn| torn.offset)), (3, Some(end as u64)), "frame {n}, {gap} behind the end");
     }
     // Frames of another segment and of another journal are nothing but a torn tail.
     let others = [image(&older)[&segment(2)].clone(), image(&filled_with(4, 7).0)[&segment(4)].clone()];
@@ -130,6 +136,22 @@ fn frames_that_were_whole_elsewhere_are_never_applied() {
         let files = with(&disk, 1, |bytes| bytes[end + gap..][..length].copy_from_slice(&frame(other, 0)));
         let (found, recovery) = read(disk_of(&files)).expect("a torn tail is no damage");
         assert_eq!((found.len(), recovery.torn().map(|torn| torn.offset)), (3, Some(end as u64)));
+    }
+}
+
+/// A backup of the journal, sent as a job: its payload holds whole frames of the segment that it is written to.
+#[test]
+fn a_torn_batch_that_holds_a_copy_of_an_earlier_frame_is_a_torn_tail() {
+    let disk = MemDisk::default();
+    let mut writer = journal(disk.clone(), WIDE);
+    writer.append(batch(1, 1, body(300))).expect("memory takes it");
+    let copy = image(&disk)[&segment(1)][SEGMENT_HEADER..][..FRAME_HEADER + 300].to_vec();
+    writer.append(batch(2, 1, [copy.clone(), copy, body(50)].concat())).expect("memory takes it");
+    let second = SEGMENT_HEADER + FRAME_HEADER + 300;
+    for torn in 0..FRAME_HEADER + 2 * (FRAME_HEADER + 300) + 50 {
+        let files = with(&disk, 1, |bytes| bytes[second + torn] ^= 1);
+        let (found, recovery) = read(disk_of(&files)).expect("a torn tail is no damage");
+        assert_eq!((found.len(), recovery.torn().map(|torn| torn.offset)), (1, Some(second as u64)), "torn at {torn}");
     }
 }
 

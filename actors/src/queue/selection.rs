@@ -110,14 +110,28 @@ impl QueueActor {
         &known.breaker
     }
 
-    /// An idle closed breaker is safe to forget: its failures are older than its window.
+    /// A breaker that nobody asked for long is safe to forget: closed, its failures are older than its window; else the next
+    /// job finds out for itself. Not while jobs of its target wait or run.
+    fn idle_breakers(&self, now: Now) -> Vec<Target> {
+        let circuit = &self.rules.circuit;
+        let idle = Span::from(self.rules.limits.breaker_idle).max(circuit.failure_window()).max(circuit.cooldown_span());
+        let is_idle = |target: &Target, known: &Known| {
+            now.steady.since(known.used) >= idle
+                && !self.schedule.has_tickets_of(target)
+                && !self.running.values().any(|(_, running)| running.as_ref() == Some(target))
+        };
+        self.targets.iter().filter(|(target, known)| is_idle(target, known)).map(|(target, _)| target.clone()).collect()
+    }
+
     pub(super) fn sweep_breakers(&mut self, now: Now) {
-        let idle = Span::from(self.rules.limits.breaker_idle).max(self.rules.circuit.failure_window());
-        if now.steady.since(self.swept) < Span(idle.0 / 2) {
+        if now.steady.since(self.swept) < Span(Span::from(self.rules.limits.breaker_idle).0 / 2) {
             return;
         }
         self.swept = now.steady;
-        self.targets.retain(|_, known| known.position != Position::Closed || now.steady.since(known.used) < idle);
+        for target in self.idle_breakers(now) {
+            self.targets.remove(&target);
+            self.schedule.set_gate(&target, Gate::Open);
+        }
     }
 }
 
