@@ -15,7 +15,7 @@ pub struct Limits {
     pub capacity: u32,
     /// Threads that run jobs: 1, as jobs wait more than they compute; work that blocks goes to `Cx::blocking`.
     pub worker_arbiters: usize,
-    /// Pending and running tickets: 1,000,000, about a gigabyte of memory with small payloads. Tens of millions are fine
+    /// Pending and running tickets: 1,000,000, somewhat under a gigabyte of memory with small payloads. Tens of millions are fine
     /// where the memory is.
     pub pending: usize,
     /// Bytes of payload and meta of all tickets: 1 GiB.

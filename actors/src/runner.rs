@@ -87,18 +87,18 @@ impl Runner {
     ///
     /// # Errors
     /// The server's, after an orderly stop; or [`RunnerFailed`] as an `io::Error`, at once when it happens.
-    pub async fn serve(self, server: impl Future<Output = io::Result<()>>, drain: Duration) -> io::Result<ShutdownReport> {
+    pub async fn serve(mut self, server: impl Future<Output = io::Result<()>>, drain: Duration) -> io::Result<ShutdownReport> {
         let mut signals = Signals::listen()?;
         let mut server = pin!(server);
         let served = tokio::select! {
             served = &mut server => served,
-            failed = self.status.failure() => return Err(failed.into()),
+            _ = self.status.failure() => return Err(self.end().await.into()),
             () = signals.next() => {
                 self.queue.do_send(Quiet);
                 let clock = Clock::system();
                 tokio::select! {
                     served = &mut server => served,
-                    failed = self.status.failure() => return Err(failed.into()),
+                    _ = self.status.failure() => return Err(self.end().await.into()),
                     () = signals.next() => return Ok(self.shutdown(Duration::ZERO).await?),
                     () = clock.sleep_until(clock.now().steady + drain.into()) => Ok(()),
                 }
@@ -114,10 +114,10 @@ impl Runner {
     ///
     /// # Errors
     /// [`RunnerFailed`], at once when it happens.
-    pub async fn run_until(self, stop: impl Future, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
+    pub async fn run_until(mut self, stop: impl Future, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
         tokio::select! {
             _ = stop => {}
-            failed = self.status.failure() => return Err(failed),
+            _ = self.status.failure() => return Err(self.end().await),
         }
         match Signals::listen() {
             Ok(signals) => self.shutdown_unless(signals, drain).await,
