@@ -19,6 +19,15 @@ async fn target(t: &TestRunner<Log>, name: &str) -> TargetInfo {
     t.jobs().targets().await.unwrap().into_iter().find(|info| info.target.as_str() == name).expect("a known target")
 }
 
+/// Two failures that end their jobs: the breaker of `t` is open.
+async fn trip(t: &TestRunner<Log>) {
+    let jobs = t.jobs();
+    let once = Policy::default().attempts(1);
+    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(once))).await.unwrap();
+    t.settle().await;
+    assert_eq!(target(t, "t").await.breaker, BreakerState::Open);
+}
+
 fn patient() -> Policy {
     Policy::default().attempts(1000).base(SECOND).cap(SECOND)
 }
@@ -104,10 +113,7 @@ async fn a_probe_without_a_verdict_makes_room_for_the_next() {
         let log = Log::default();
         let t = with_capacity(4, &log).await;
         let jobs = t.jobs();
-        jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
-            .await
-            .unwrap();
-        t.settle().await;
+        trip(&t).await;
         let probe = jobs.enqueue(task_for("t", "probe", &[step])).priority(1).policy(Policy::default().attempts(1)).await.unwrap().id();
         jobs.enqueue(task_for("t", "next", &[Step::Ok])).await.unwrap();
         t.advance(MINUTE).await;
@@ -127,10 +133,7 @@ async fn a_probe_that_is_cancelled_before_it_sets_out_makes_room_for_the_next() 
     let log = Log::default();
     let t = with_capacity(4, &log).await;
     let jobs = t.jobs();
-    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
-        .await
-        .unwrap();
-    t.settle().await;
+    trip(&t).await;
     let probe = jobs.enqueue(task_for("t", "probe", &[Step::Ok])).priority(1).await.unwrap().id();
     jobs.enqueue(task_for("t", "next", &[Step::Ok])).await.unwrap();
     t.set_syncs(Syncs::WhenTold);
@@ -150,10 +153,7 @@ async fn a_probe_that_hangs_counts_as_a_failure_at_its_timeout() {
     let log = Log::default();
     let t = with_capacity(4, &log).await;
     let jobs = t.jobs();
-    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
-        .await
-        .unwrap();
-    t.settle().await;
+    trip(&t).await;
     jobs.enqueue(task_for("t", "probe", &[Step::Hang, Step::Ok])).policy(patient().timeout(10 * SECOND)).await.unwrap();
     t.advance(70 * SECOND).await;
     let info = target(&t, "t").await;
@@ -217,10 +217,7 @@ async fn a_deadline_passes_while_the_breaker_is_open() {
     let log = Log::default();
     let t = with_capacity(4, &log).await;
     let jobs = t.jobs();
-    jobs.enqueue_all((0..2).map(|n| jobs.enqueue(task_for("t", &n.to_string(), &[Step::Fail])).policy(Policy::default().attempts(1))))
-        .await
-        .unwrap();
-    t.settle().await;
+    trip(&t).await;
     jobs.enqueue(task_for("t", "late", &[Step::Ok])).policy(Policy::default().deadline(30 * SECOND)).await.unwrap();
     t.advance(59 * SECOND).await;
     assert_eq!(jobs.stats().late, 0, "a hold never ends a ticket");
