@@ -5,6 +5,7 @@
 //! Start at [`Runner::open`]; write a [`Job`]; enqueue with [`Jobs::enqueue`]; test with the feature `testing`.
 
 mod admission;
+mod answers;
 mod breaker;
 mod clock;
 mod config;
@@ -28,12 +29,13 @@ mod wiring;
 mod worker;
 mod writer;
 
+pub use answers::{BreakerState, Cancelled, JobInfo, JobState, Receipt, ShutdownReport, TargetInfo};
 pub use config::Limits;
 pub use cx::Cx;
 pub use error::{CallError, EnqueueError, IdleError, RunnerFailed, StartError};
 pub use job::{Failure, Job, JobResult, PayloadCodec};
-pub use jobs::{BreakerState, Cancelled, Enqueue, JobInfo, JobState, Jobs, Receipt, TargetInfo};
-pub use runner::{Builder, Configured, Runner, ShutdownReport};
+pub use jobs::{Enqueue, Jobs};
+pub use runner::{Builder, Configured, Runner};
 pub use status::{Health, Stats};
 
 #[doc(no_inline)]

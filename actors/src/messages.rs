@@ -21,10 +21,9 @@ use journeyman_core::retry::Budget;
 use journeyman_core::{Attempt, Job, Key, Seq, Span, Target, Ticket, Time};
 
 use crate::admission::Room;
+use crate::answers::{Cancelled, JobInfo, Receipt, ShutdownReport, TargetInfo};
 use crate::error::{CallError, EnqueueError, IdleError};
-use crate::jobs::{Cancelled, JobInfo, Receipt, TargetInfo};
 use crate::ledger::{Ended, Ledger, Signals};
-use crate::runner::ShutdownReport;
 
 /// An answer that is given later, by whoever holds it: no future, no task. Dropped unused, the caller hears that the answer
 /// was lost.

@@ -21,13 +21,13 @@ use journeyman_core::schedule::{Entry, Schedule, Wake};
 use journeyman_core::{Attempt, Kind, Now, Op, Policy, Record, Span, Target, Ticket, Time};
 use tokio::sync::watch;
 
+use crate::answers::ShutdownReport;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::events;
 use crate::ledger::{Ended, Ledger};
 use crate::messages::{Appended, Finished, Freed, Halt, Later, Selected, Units, Want};
 use crate::registry::Policies;
-use crate::runner::ShutdownReport;
 use crate::status::Status;
 use crate::worker::Workers;
 use crate::writer::Writer;

@@ -20,6 +20,7 @@ use journeyman_core::{Circuit, Policy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::answers::ShutdownReport;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::error::{RunnerFailed, StartError};
@@ -184,16 +185,6 @@ impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runner").field("jobs", &self.jobs).finish_non_exhaustive()
     }
-}
-
-/// What an orderly stop left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownReport {
-    /// Attempts that the stop cut short; their jobs run again at the next start.
-    pub interrupted: u64,
-    /// Jobs that wait for the next start, those included.
-    pub pending: u64,
 }
 
 /// A runner that has no job type yet.

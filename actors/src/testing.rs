@@ -40,13 +40,14 @@ use journeyman_core::Time;
 use journeyman_core::disk::MemDisk;
 use journeyman_core::store::Store;
 
+use crate::answers::ShutdownReport;
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{IdleError, RunnerFailed, StartError};
 use crate::jobs::Jobs;
 use crate::messages::{Append, AppendReply, Drain, Seal, UntilIdle};
 use crate::pool::Available;
 use crate::queue::{Spare, Turn};
-use crate::runner::{Builder, Configured, Runner, ShutdownReport};
+use crate::runner::{Builder, Configured, Runner};
 use crate::wiring::{self, Blueprint, Core, Place};
 
 impl Runner {

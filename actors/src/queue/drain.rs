@@ -7,11 +7,11 @@ use journeyman_core::retry::Outcome;
 use journeyman_core::{Cause, Fault, Now, Time};
 
 use super::QueueActor;
+use crate::answers::ShutdownReport;
 use crate::error::CallError;
 use crate::events;
 use crate::ledger::Ended;
 use crate::messages::{Drain, Later, Quiet};
-use crate::runner::ShutdownReport;
 
 /// How far the stop has come. Never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

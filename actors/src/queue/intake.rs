@@ -10,8 +10,8 @@ use journeyman_core::{JobId, Now, Op, Target};
 
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, entry};
+use crate::answers::{Cancelled, Receipt};
 use crate::error::{CallError, EnqueueError};
-use crate::jobs::{Cancelled, Receipt};
 use crate::messages::{Cancel, Due, Enqueue, Later, NewJob};
 
 /// A call that waits for its turn.

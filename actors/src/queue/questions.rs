@@ -9,8 +9,8 @@ use journeyman_core::{JobId, Now, Target, Ticket};
 use super::QueueActor;
 use super::drain::Stage;
 use super::selection::Known;
+use crate::answers::{BreakerState, JobInfo, JobState, TargetInfo};
 use crate::error::{CallError, IdleError};
-use crate::jobs::{BreakerState, JobInfo, JobState, TargetInfo};
 use crate::messages::{Get, Later, Targets, UntilIdle};
 use crate::{config, events};
 
