@@ -315,10 +315,10 @@ impl Queue {
         self.running
     }
 
-    /// Keys that are remembered, of live and of ended tickets.
+    /// Keys that are remembered, of live and of ended tickets, without those that the next keyed Enqueue at `now` forgets.
     #[must_use]
-    pub fn keys(&self) -> usize {
-        self.keys.len()
+    pub fn keys(&self, now: Time) -> usize {
+        self.keys.len() - self.expiring.iter().take_while(|(until, ..)| *until <= now).count()
     }
 
     /// Bytes of payload and meta of all live tickets.

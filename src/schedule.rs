@@ -207,12 +207,30 @@ impl Schedule {
         self.targets.get(target).map_or(Gate::Open, |gated| gated.gate)
     }
 
-    /// Puts a ticket aside until [`Schedule::insert`] brings it back.
+    /// Puts a ticket aside until [`Schedule::bring_back`].
     pub fn put_aside(&mut self, ticket: Ticket, why: Hold) {
         let Some(mut place) = self.places.remove(&ticket) else { return };
         self.leave(&place);
-        place.spot = Spot::Aside(why);
+        let wake = match place.spot {
+            Spot::Waiting(wake) | Spot::Aside(_, wake) => wake,
+            Spot::Ready => Wake::Steady(Time(0)),
+        };
+        place.spot = Spot::Aside(why, wake);
         self.put_aside += 1;
+        self.places.insert(ticket, place);
+    }
+
+    /// Puts a ticket that was put aside back in line, to wait for what it waited for.
+    pub fn bring_back(&mut self, ticket: Ticket) {
+        let Some(mut place) = self.places.remove(&ticket) else { return };
+        if let Spot::Aside(_, wake) = place.spot {
+            self.leave(&place);
+            match wake {
+                Wake::Steady(at) => self.steady.insert((at, ticket)),
+                Wake::Wall(at) => self.wall.insert((at, ticket)),
+            };
+            place.spot = Spot::Waiting(wake);
+        }
         self.places.insert(ticket, place);
     }
 
@@ -221,7 +239,7 @@ impl Schedule {
     pub fn hold(&self, ticket: Ticket) -> Option<Hold> {
         let place = self.places.get(&ticket)?;
         match place.spot {
-            Spot::Aside(why) => Some(why),
+            Spot::Aside(why, _) => Some(why),
             Spot::Waiting(_) => None,
             Spot::Ready => self.lanes.get(&place.lane)?.hold,
         }
@@ -297,7 +315,7 @@ impl Schedule {
     pub fn check(&self) {
         let spots = |f: fn(&Spot) -> bool| self.places.values().filter(|place| f(&place.spot)).count();
         assert_eq!(self.ready, spots(|spot| matches!(spot, Spot::Ready)), "ready");
-        assert_eq!(self.put_aside, spots(|spot| matches!(spot, Spot::Aside(_))), "put aside");
+        assert_eq!(self.put_aside, spots(|spot| matches!(spot, Spot::Aside(..))), "put aside");
         assert_eq!(self.steady.len() + self.wall.len(), spots(|spot| matches!(spot, Spot::Waiting(_))), "waiting");
         assert_eq!(self.lanes.values().map(|lane| lane.tickets).sum::<usize>(), self.places.len(), "lanes");
         let free = self.lanes.values().filter(|lane| lane.hold.is_none());
@@ -323,7 +341,7 @@ impl Schedule {
         match place.spot {
             Spot::Waiting(Wake::Steady(at)) => drop(self.steady.remove(&(at, ticket))),
             Spot::Waiting(Wake::Wall(at)) => drop(self.wall.remove(&(at, ticket))),
-            Spot::Aside(_) => self.put_aside -= 1,
+            Spot::Aside(..) => self.put_aside -= 1,
             Spot::Ready => self.change(place.lane, |lane| {
                 lane.ready.remove(&place.order);
             }),
@@ -433,7 +451,7 @@ struct Place {
 enum Spot {
     Waiting(Wake),
     Ready,
-    Aside(Hold),
+    Aside(Hold, Wake),
 }
 
 #[derive(Debug)]

@@ -157,3 +157,42 @@ async fn a_journal_that_fills_with_failures_still_ends_every_attempt() {
     t.crash_and_reopen().await.unwrap();
     assert_eq!(t.jobs().stats().pending, 40);
 }
+
+#[actix::test]
+async fn a_bound_on_keys_opens_again_when_their_windows_are_over() {
+    let log = Log::default();
+    let t = tasks(&log).limits(limits(|l| l.keys = 2)).test().await.unwrap();
+    for n in 0..2 {
+        t.jobs().enqueue(task("a", &[Step::Ok])).key(n.to_string()).await.unwrap();
+    }
+    t.settle().await;
+    assert_eq!(t.jobs().enqueue(task("a", &[Step::Ok])).key("x").await, Err(EnqueueError::Full("keys")));
+    t.advance(DAY).await;
+    assert!(t.jobs().enqueue(task("a", &[Step::Ok])).key("x").await.unwrap().is_new());
+}
+
+#[actix::test]
+async fn asking_again_with_a_key_is_never_refused_as_full() {
+    let log = Log::default();
+    let t = tasks(&log).limits(limits(|l| l.pending = 1)).test().await.unwrap();
+    let first = t.jobs().enqueue(task("a", &[Step::Ok])).key("k").delay(HOUR).await.unwrap();
+    assert_eq!(t.jobs().enqueue(task("b", &[Step::Ok])).await, Err(EnqueueError::Full("pending tickets")));
+    let again = t.jobs().enqueue(task("a", &[Step::Ok])).key("k").await.unwrap();
+    assert_eq!((again.id(), again.is_new()), (first.id(), false));
+}
+
+#[actix::test]
+async fn callers_that_have_gone_hold_no_place() {
+    let log = Log::default();
+    let t = tasks(&log).limits(limits(|l| l.calls = 5)).test().await.unwrap();
+    let jobs = t.jobs();
+    jobs.enqueue(task("a", &[Step::Ok])).delay(HOUR).await.unwrap();
+    for _ in 0..100 {
+        let left = std::pin::pin!(jobs.run_until_idle(DAY));
+        assert!(t.drive(left, std::time::Duration::ZERO).await.is_none());
+        // Whatever happens next notices.
+        assert!(jobs.get("0-1".parse().unwrap()).await.unwrap().is_some());
+    }
+    let idle = futures_util::future::join(jobs.run_until_idle(DAY), t.advance(HOUR)).await;
+    assert_eq!(idle.0, Ok(()));
+}

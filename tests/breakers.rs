@@ -206,6 +206,7 @@ async fn breakers_are_forgotten_by_a_crash_and_by_idleness() {
     t.advance(2 * SECOND).await;
     let targets = t.jobs().targets().await.unwrap();
     assert_eq!(targets.iter().map(|info| info.target.as_str()).collect::<Vec<_>>(), ["busy"]);
+    assert_eq!(t.actors("breaker"), 1, "and its actor has ended");
     assert_eq!(targets[0].breaker, BreakerState::Open);
     t.crash_and_reopen().await.unwrap();
     t.advance(SECOND).await;

@@ -213,10 +213,15 @@ async fn an_attempt_that_never_comes_to_an_await_does_not_hold_up_the_stop() {
     let context = move || std::future::ready(Ok::<_, std::convert::Infallible>(gate.clone()));
     let runner = Runner::open(dir.path().join("jobs")).limits(limits).context(context).register::<Spin>().start().await.unwrap();
     let id = runner.jobs().enqueue(Spin).await.unwrap().id();
+    let once = Policy::default().attempts(1);
+    let behind = runner.jobs().enqueue(Spin).policy(once).await.unwrap().id();
+    while runner.jobs().get(behind).await.unwrap().unwrap().state != JobState::Running {
+        tokio::task::yield_now().await;
+    }
     while runner.jobs().get(id).await.unwrap().unwrap().state != JobState::Running {
         tokio::task::yield_now().await;
     }
     let report = runner.shutdown(Duration::from_millis(20)).await.unwrap();
-    assert_eq!((report.interrupted, report.pending), (1, 1), "deferred, and nothing is spent");
+    assert_eq!((report.interrupted, report.pending), (2, 2), "deferred, and nothing is spent: the one behind never began");
     drop(release);
 }

@@ -9,7 +9,7 @@ use std::future::IntoFuture;
 
 use journeyman::testing::Syncs;
 use journeyman::{CallError, EnqueueError, Health};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for};
+use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
 
 #[actix::test]
 async fn a_failed_sync_ends_the_journal_and_no_sync_follows() {
@@ -92,4 +92,38 @@ async fn the_death_of_any_core_actor_ends_the_runner_at_once_and_loses_nothing()
         assert_eq!(log.runs_of("running"), 2, "{actor}: cut off once, and done");
         assert_eq!(log.runs_of("done"), 1, "{actor}");
     }
+}
+
+#[actix::test]
+async fn what_nothing_proves_to_be_on_disk_is_proved_before_anybody_hears_of_it() {
+    let log = Log::default();
+    let t = runner(&log).await;
+    t.jobs().enqueue(task("first", &[Step::Ok])).delay(HOUR).await.unwrap();
+    t.disk().fail_syncs(true);
+    // Written, and never synced: the next process reads it all the same, as the system still has the pages.
+    assert_eq!(t.jobs().enqueue(task("job", &[Step::Ok])).key("job").delay(HOUR).await, Err(EnqueueError::Unknown));
+    t.disk().fail_syncs(false);
+    let disk = t.disk().clone();
+    drop(t);
+    let mut t = tasks(&log).test_with(disk, 0).await.unwrap();
+    let again = t.jobs().enqueue(task("job", &[Step::Ok])).key("job").delay(HOUR).await.unwrap();
+    assert!(!again.is_new(), "it was found");
+    t.crash_and_reopen().await.unwrap();
+    assert!(t.jobs().get(again.id()).await.unwrap().is_some(), "and a receipt is a fact on disk");
+}
+
+#[actix::test]
+async fn a_question_alone_proves_what_was_found_and_silence_writes_nothing() {
+    let log = Log::default();
+    let mut t = runner(&log).await;
+    t.jobs().enqueue(task("a", &[Step::Ok])).delay(HOUR).await.unwrap();
+    t.crash_and_reopen().await.unwrap();
+    t.advance(SECOND).await;
+    t.shutdown(SECOND).await.unwrap();
+    assert_eq!(t.jobs().stats().records, 0, "nobody asked");
+    t.crash_and_reopen().await.unwrap();
+    assert!(t.jobs().get("0-1".parse().unwrap()).await.unwrap().is_some());
+    assert_eq!(t.jobs().stats().records, 1, "a bare Lead, behind a copy of the last batch");
+    assert!(t.jobs().get("0-1".parse().unwrap()).await.unwrap().is_some());
+    assert_eq!(t.jobs().stats().records, 1, "once is enough");
 }

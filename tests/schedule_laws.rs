@@ -5,7 +5,7 @@ mod support;
 
 use journeyman_core::schedule::{Entry, Gate, Hold, Schedule, Wake};
 use journeyman_core::time::Now;
-use journeyman_core::{Target, Ticket, Time};
+use journeyman_core::{Kind, Target, Ticket, Time};
 use quickcheck::{Arbitrary, Gen};
 use support::{Edgy, holds, kind_of, target_of};
 
@@ -453,4 +453,25 @@ fn ticket_of(n: u8) -> Ticket {
 
 fn targets() -> impl Iterator<Item = Target> {
     (0..TARGETS).map(target_of)
+}
+
+#[test]
+fn a_ticket_that_was_put_aside_waits_on_for_what_it_waited_for() {
+    let mut schedule = Schedule::new([Kind::new("k")]);
+    let entry = |ticket, wake| Entry { ticket: Ticket(ticket), kind: Kind::new("k"), target: None, priority: 1, rank: Time(0), wake };
+    schedule.insert(entry(1, Wake::Steady(Time(100))));
+    schedule.insert(entry(2, Wake::Wall(Time(200))));
+    schedule.insert(entry(3, Wake::Steady(Time(0))));
+    schedule.promote(Now { wall: Time(0), steady: Time(0) }, usize::MAX);
+    for ticket in 1..=3 {
+        schedule.put_aside(Ticket(ticket), Hold::StillRunning);
+        assert_eq!(schedule.hold(Ticket(ticket)), Some(Hold::StillRunning));
+        schedule.check();
+    }
+    assert_eq!((schedule.next_wake(), schedule.held()), ((None, None), 3));
+    (1..=3).for_each(|ticket| schedule.bring_back(Ticket(ticket)));
+    schedule.promote(Now { wall: Time(50), steady: Time(50) }, usize::MAX);
+    schedule.check();
+    assert_eq!(schedule.least(), Some(Ticket(3)), "what was due is due");
+    assert_eq!(schedule.next_wake(), (Some(Time(100)), Some(Time(200))));
 }

@@ -7,7 +7,8 @@ mod support;
 
 use std::time::Duration;
 
-use journeyman::{EnqueueError, Policy};
+use journeyman::testing::Syncs;
+use journeyman::{CallError, EnqueueError, Policy};
 use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, seed, task, task_for, tasks};
 
 #[actix::test]
@@ -133,4 +134,33 @@ async fn a_second_less_patient_stop_counts() {
     assert_eq!(first, second);
     assert_eq!(first.unwrap().interrupted, 1);
     assert!(t.now().duration_since(started).unwrap() < MINUTE);
+}
+
+#[actix::test]
+async fn a_stop_waits_for_a_slow_disk_without_spinning() {
+    let log = Log::default();
+    let mut t = runner(&log).await;
+    t.set_syncs(Syncs::After(10 * SECOND));
+    let jobs = t.jobs();
+    let call = actix_rt::spawn(async move { jobs.enqueue(task("a", &[Step::Ok])).await });
+    t.settle().await;
+    let report = t.shutdown(Duration::ZERO).await.unwrap();
+    assert!(call.await.unwrap().is_ok());
+    assert_eq!(report.pending, 1);
+    t.crash_and_reopen().await.unwrap();
+    assert_eq!(t.jobs().stats().done, 1);
+}
+
+#[actix::test]
+async fn after_the_close_every_call_hears_so() {
+    let log = Log::default();
+    let t = runner(&log).await;
+    let id = t.jobs().enqueue(task("a", &[Step::Ok])).delay(HOUR).await.unwrap().id();
+    let jobs = t.jobs();
+    let waiting = actix_rt::spawn(async move { jobs.run_until_idle(DAY).await });
+    t.shutdown(SECOND).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), Err(CallError::ShuttingDown.into()));
+    assert_eq!(t.jobs().get(id).await.unwrap_err(), CallError::ShuttingDown);
+    assert_eq!(t.jobs().cancel(id).await, Err(CallError::ShuttingDown));
+    assert_eq!(t.jobs().targets().await.unwrap_err(), CallError::ShuttingDown);
 }

@@ -198,6 +198,10 @@ async fn a_context_that_cannot_be_made() {
         Runner::open(&dir).context(|| async { if true { panic!("no luck") } else { Ok::<(), std::io::Error>(()) } }).register::<Nothing>();
     let (_, line) = refusal(&dir, panicking).await;
     assert!(line.contains("panicked"), "{line}");
+    for _ in 0..20 {
+        let failing = Runner::open(&dir).context(|| async { Err::<(), _>(std::io::Error::other("no route")) }).register::<Nothing>();
+        assert!(matches!(failing.start().await, Err(StartError::Context(_))), "never a lock that the try before left");
+    }
     on(&dir).start().await.expect("and the lock is free").shutdown(Duration::ZERO).await.unwrap();
 }
 

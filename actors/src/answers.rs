@@ -132,8 +132,8 @@ impl fmt::Display for BreakerState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Attempts that the stop cut short; their jobs run again at the next start.
+    /// Attempts that the stop cut short. Their jobs run again at the next start, unless it was their last attempt.
     pub interrupted: u64,
-    /// Jobs that wait for the next start, those included.
+    /// Jobs that wait for the next start.
     pub pending: u64,
 }

@@ -1,7 +1,7 @@
 //! BreakerActor: one per live target, the last word on whether an attempt goes. When its breaker moves, it tells the queue,
 //! so that the queue holds a whole lane instead of asking for every ticket.
 
-use actix::{Actor, Context, Handler, Recipient};
+use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use journeyman_core::Target;
 use journeyman_core::breaker::{Breaker, Circuit, Position};
 
@@ -14,22 +14,14 @@ use crate::worker::Workers;
 pub(crate) struct BreakerActor {
     target: Target,
     breaker: Breaker,
-    me: Recipient<Verdict>,
     workers: Workers,
     queue: Recipient<BreakerMoved>,
     clock: Clock,
 }
 
 impl BreakerActor {
-    pub(crate) const fn new(
-        target: Target,
-        circuit: Circuit,
-        me: Recipient<Verdict>,
-        workers: Workers,
-        queue: Recipient<BreakerMoved>,
-        clock: Clock,
-    ) -> Self {
-        Self { target, breaker: Breaker::new(circuit), me, workers, queue, clock }
+    pub(crate) const fn new(target: Target, circuit: Circuit, workers: Workers, queue: Recipient<BreakerMoved>, clock: Clock) -> Self {
+        Self { target, breaker: Breaker::new(circuit), workers, queue, clock }
     }
 
     fn tell(&self) {
@@ -45,14 +37,15 @@ impl Actor for BreakerActor {
 impl Handler<Selected> for BreakerActor {
     type Result = ();
 
-    fn handle(&mut self, Selected { flight, budget, now }: Selected, _: &mut Context<Self>) {
+    fn handle(&mut self, Selected { flight, budget, now }: Selected, ctx: &mut Context<Self>) {
         self.clock.stir();
         if let Err(end) = budget.admit(now) {
             return flight.finish(Ended::Denied(end));
         }
         match self.breaker.admit(self.clock.now().steady) {
             Ok(pass) => {
-                let leave = Some(Leave::new(pass, self.me.clone()));
+                // Not kept as a field: an actor that holds its own address never ends.
+                let leave = Some(Leave::new(pass, ctx.address().recipient()));
                 self.workers.send(Admitted { flight, leave });
             }
             Err(refused) => flight.finish(Ended::Open { until: refused.until }),

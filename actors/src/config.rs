@@ -88,7 +88,7 @@ impl Default for Limits {
 impl Limits {
     /// What contradicts itself, in one line.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        let least_journal = self.segment_bytes + self.reserve(self.capacity);
+        let least_journal = self.segment_bytes.saturating_add(self.reserve(self.capacity));
         let rules = [
             (self.capacity == 0, "capacity is 0: nothing could ever run".to_owned()),
             (self.worker_arbiters == 0, "worker_arbiters is 0: nothing could ever run".to_owned()),

@@ -106,7 +106,11 @@ impl<C> Cx<C> {
         };
         match tokio::task::spawn_blocking(section).await {
             Ok(result) => result,
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime goes down, and this attempt with it.
+                Err(_) => std::future::pending().await,
+            },
         }
     }
 

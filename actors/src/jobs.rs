@@ -93,8 +93,8 @@ impl Jobs {
         if id.partition() != 0 {
             return Ok(None);
         }
-        let _room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(messages::Get(id.ticket())).await?
+        let room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::Get { ticket: id.ticket(), room }).await?
     }
 
     /// Every target that was called lately, with its breaker.
@@ -102,8 +102,8 @@ impl Jobs {
     /// # Errors
     /// [`CallError`].
     pub async fn targets(&self) -> Result<Vec<TargetInfo>, CallError> {
-        let _room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(messages::Targets).await?
+        let room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::Targets { room }).await?
     }
 
     /// Waits until nothing is pending or running, for at most `patience` by the runner's clock.
@@ -111,8 +111,8 @@ impl Jobs {
     /// # Errors
     /// [`IdleError::WorkLeft`] when there was work left; it goes on.
     pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
-        let _room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(messages::UntilIdle { patience: patience.into() }).await?
+        let room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::UntilIdle { patience: patience.into(), room }).await?
     }
 
     /// Counters, at once: of what is on disk, without asking the queue.

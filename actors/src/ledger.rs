@@ -42,7 +42,11 @@ pub(crate) enum Ended {
 
 #[derive(Debug)]
 enum Entry {
-    Live(Signals),
+    Live {
+        signals: Signals,
+        /// Whether the job has begun to run.
+        begun: bool,
+    },
     Ended(Ended),
 }
 
@@ -50,13 +54,13 @@ impl Ledger {
     /// Notes an attempt that is about to begin.
     pub(crate) fn begin(&self, ticket: Ticket, attempt: Attempt) -> Signals {
         let signals = Signals::default();
-        self.entries().insert((ticket, attempt), Entry::Live(signals.clone()));
+        self.entries().insert((ticket, attempt), Entry::Live { signals: signals.clone(), begun: false });
         signals
     }
 
     /// Notes how it ended. The first word counts: one that was given up cannot end again.
     pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended) {
-        if let Some(entry @ Entry::Live(_)) = self.entries().get_mut(&(ticket, attempt)) {
+        if let Some(entry @ Entry::Live { .. }) = self.entries().get_mut(&(ticket, attempt)) {
             *entry = Entry::Ended(ended);
         }
     }
@@ -65,7 +69,7 @@ impl Ledger {
     pub(crate) fn ended(&self, ticket: Ticket, attempt: Attempt) -> Option<Ended> {
         match self.entries().get(&(ticket, attempt))? {
             Entry::Ended(ended) => Some(ended.clone()),
-            Entry::Live(_) => None,
+            Entry::Live { .. } => None,
         }
     }
 
@@ -76,7 +80,7 @@ impl Ledger {
 
     /// Tells a live attempt that its ticket was cancelled.
     pub(crate) fn cancel(&self, ticket: Ticket, attempt: Attempt) {
-        if let Some(Entry::Live(signals)) = self.entries().get(&(ticket, attempt)) {
+        if let Some(Entry::Live { signals, .. }) = self.entries().get(&(ticket, attempt)) {
             signals.cancelled.cancel();
         }
     }
@@ -84,16 +88,30 @@ impl Ledger {
     /// Cuts off every live attempt.
     pub(crate) fn interrupt_all(&self) {
         for entry in self.entries().values() {
-            if let Entry::Live(signals) = entry {
+            if let Entry::Live { signals, .. } = entry {
                 signals.interrupted.cancel();
             }
         }
     }
 
-    /// Attempts that have not ended.
-    pub(crate) fn live(&self) -> Vec<(Ticket, Attempt)> {
-        let entries = self.entries();
-        entries.iter().filter(|(_, entry)| matches!(entry, Entry::Live(_))).map(|(name, _)| *name).collect()
+    /// The job begins to run, unless it was cut off or given up before.
+    pub(crate) fn may_run(&self, ticket: Ticket, attempt: Attempt) -> bool {
+        match self.entries().get_mut(&(ticket, attempt)) {
+            Some(Entry::Live { signals, begun }) if !signals.interrupted.is_cancelled() => {
+                *begun = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Attempts that have not ended, and whether their jobs have begun to run.
+    pub(crate) fn live(&self) -> Vec<(Ticket, Attempt, bool)> {
+        let live = |(name, entry): (&(Ticket, Attempt), &Entry)| match entry {
+            Entry::Live { begun, .. } => Some((name.0, name.1, *begun)),
+            Entry::Ended(_) => None,
+        };
+        self.entries().iter().filter_map(live).collect()
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<(Ticket, Attempt), Entry>> {

@@ -35,6 +35,11 @@ impl<T> Later<T> {
         (Self(slot.clone()), Self(slot))
     }
 
+    /// Whether somebody still waits for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.borrow().as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+
     pub(crate) fn give(self, answer: T) {
         if let Some(sender) = self.0.borrow_mut().take() {
             // The caller may have gone.
@@ -232,6 +237,11 @@ impl Flight {
         self.seat.as_ref()
     }
 
+    /// Whether the job may begin to run: asked once, right before it does.
+    pub(crate) fn may_run(&self) -> bool {
+        self.ledger.may_run(self.ticket, self.attempt)
+    }
+
     /// The attempt is over.
     pub(crate) fn finish(mut self, ended: Ended) {
         self.end(ended);
@@ -374,18 +384,24 @@ pub(crate) struct Freed {
 /// What is known of a ticket.
 #[derive(Message)]
 #[rtype(result = "Result<Option<JobInfo>, CallError>")]
-pub(crate) struct Get(pub Ticket);
+pub(crate) struct Get {
+    pub ticket: Ticket,
+    pub room: Room,
+}
 
 /// Every target and its breaker.
 #[derive(Message)]
 #[rtype(result = "Result<Vec<TargetInfo>, CallError>")]
-pub(crate) struct Targets;
+pub(crate) struct Targets {
+    pub room: Room,
+}
 
 /// Answered when nothing is pending or running, or when the time is over.
 #[derive(Message)]
 #[rtype(result = "Result<(), IdleError>")]
 pub(crate) struct UntilIdle {
     pub patience: Span,
+    pub room: Room,
 }
 
 /// Select nothing more. Running attempts go on, and enqueues are still taken.

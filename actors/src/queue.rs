@@ -35,6 +35,7 @@ use drain::Stage;
 use effects::{Effect, Effects};
 use holds::Asides;
 use intake::Intake;
+use questions::WaitingForIdle;
 use selection::Known;
 #[cfg(feature = "testing")]
 pub(crate) use selection::Spare;
@@ -76,7 +77,7 @@ pub(crate) struct QueueActor {
     asked: u32,
     targets: HashMap<Target, Known>,
     swept: Time,
-    waiting_for_idle: Vec<(Time, Later<Result<(), crate::error::IdleError>>)>,
+    waiting_for_idle: Vec<WaitingForIdle>,
     stage: Stage,
     /// Who waits for the end of the drain.
     drained: Vec<Later<ShutdownReport>>,
@@ -85,6 +86,8 @@ pub(crate) struct QueueActor {
     wall: WallWatch,
     turn_is_due: bool,
     timer: Option<(Time, SpawnHandle)>,
+    /// When the journal was first found overdue with its batch.
+    overdue: Option<Time>,
     links: Links,
     rules: Rules,
     ledger: Ledger,
@@ -115,6 +118,7 @@ impl QueueActor {
             wall: WallWatch::new(now),
             turn_is_due: false,
             timer: None,
+            overdue: None,
             links,
             rules,
             ledger,
@@ -164,6 +168,9 @@ impl QueueActor {
         self.take_in(now);
         self.select(now);
         self.advance_drain(now);
+        if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
+            self.writer.prove(now);
+        }
         self.writer.flush(now);
         self.release(now);
         self.watch_journal(now);

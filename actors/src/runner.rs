@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use actix::{Addr, Recipient};
+use actix::Addr;
 use futures_util::FutureExt;
 use journeyman_core::disk::{DirError, FileDisk};
 use journeyman_core::store::Store;
@@ -31,7 +31,7 @@ use crate::messages::{Drain, Quiet, Seal};
 use crate::queue::QueueActor;
 use crate::registry::Registry;
 use crate::status::Status;
-use crate::wiring::{self, Blueprint, Core, Factory, Place};
+use crate::wiring::{self, Blueprint, Core, Factory, Place, Threads};
 
 /// A runner that has been started. Ends with [`Runner::serve`], [`Runner::run_until`] or [`Runner::shutdown`]; dropped, it
 /// cuts its attempts off as a crash would, and says so in the log.
@@ -39,7 +39,6 @@ use crate::wiring::{self, Blueprint, Core, Factory, Place};
 pub struct Runner {
     jobs: Jobs,
     queue: Addr<QueueActor>,
-    journal: Recipient<Seal>,
     status: Arc<Status>,
     host: Option<Host>,
 }
@@ -92,8 +91,8 @@ impl Runner {
         let mut signals = Signals::listen()?;
         let mut server = pin!(server);
         let served = tokio::select! {
-            served = &mut server => served,
-            _ = self.status.failure() => return Err(self.end().await.into()),
+            // The signal first: the server may have heard the same one, and then it is not the second.
+            biased;
             () = signals.next() => {
                 self.queue.do_send(Quiet);
                 let clock = Clock::system();
@@ -104,6 +103,8 @@ impl Runner {
                     () = clock.sleep_until(clock.now().steady + drain.into()) => Ok(()),
                 }
             }
+            served = &mut server => served,
+            _ = self.status.failure() => return Err(self.end().await.into()),
         };
         let report = self.shutdown_unless(signals, drain).await?;
         served.map(|()| report)
@@ -137,9 +138,6 @@ impl Runner {
             _ = self.status.failure() => None,
         };
         let Some(report) = answer else { return Err(self.end().await) };
-        if let Err(why) = self.journal.send(Seal).await.map_err(io::Error::other).flatten() {
-            events::seal_failed(&why.to_string());
-        }
         self.stop_host().await;
         Ok(report)
     }
@@ -302,8 +300,8 @@ impl<C: 'static> Configured<C> {
         let thread =
             thread::Builder::new().name("journeyman".to_owned()).spawn(host).map_err(|error| StartError::Thread(error.to_string()))?;
         let started = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
-        let Started { jobs, queue, journal, status } = started;
-        Ok(Runner { jobs, queue, journal, status, host: Some(Host { stop, stopped, thread }) })
+        let Started { jobs, queue, status } = started;
+        Ok(Runner { jobs, queue, status, host: Some(Host { stop, stopped, thread }) })
     }
 
     /// Refuses what could not be a compile error.
@@ -324,7 +322,6 @@ impl<C: 'static> Configured<C> {
 struct Started {
     jobs: Jobs,
     queue: Addr<QueueActor>,
-    journal: Recipient<Seal>,
     status: Arc<Status>,
 }
 
@@ -335,39 +332,71 @@ async fn host<C: 'static>(
     tell: oneshot::Sender<Result<Started, StartError>>,
     stopping: oneshot::Receiver<()>,
 ) {
-    let mut core = match open(dir, &blueprint).await {
-        Ok(core) => core,
-        Err(error) => return drop(tell.send(Err(error))),
-    };
-    let Core { jobs, queue, journal, status, .. } = &core;
-    let started = Started { jobs: jobs.clone(), queue: queue.clone(), journal: journal.clone(), status: status.clone() };
-    if tell.send(Ok(started)).is_ok() {
-        // Ends as well when the runner is dropped.
-        let _ = stopping.await;
-    }
-    let is_free = core.status.closed.load(Ordering::Relaxed) && !core.status.stuck.load(Ordering::Relaxed);
-    for worker in core.threads.workers.drain(..) {
-        worker.stop();
-        // Otherwise an attempt may hold its thread for ever.
-        if is_free {
-            let _ = worker.join();
+    let (clock, limits) = (Clock::system(), blueprint.limits.clone());
+    let mut threads = Threads::default();
+    match open(dir, &blueprint, &clock, &mut threads).await {
+        Err(error) => {
+            // Whoever hears of it may try again at once: the directory is free by then.
+            end(threads, limits.interrupt_grace, &clock).await;
+            let _ = tell.send(Err(error));
         }
-    }
-    if let Some(journal) = core.threads.journal.take() {
-        journal.stop();
-        let _ = journal.join();
+        Ok(core) => {
+            live(&core, &limits, &clock, tell, stopping).await;
+            end(threads, limits.interrupt_grace, &clock).await;
+        }
     }
 }
 
-async fn open<C: 'static>(dir: PathBuf, blueprint: &Blueprint<C>) -> Result<Core, StartError> {
-    let clock = Clock::system();
-    let disk = lock(&dir, blueprint.limits.wait_for_lock, &clock).await?;
+/// From the start to the stop, or until the runner is dropped.
+async fn live(
+    core: &Core,
+    limits: &Limits,
+    clock: &Clock,
+    tell: oneshot::Sender<Result<Started, StartError>>,
+    stopping: oneshot::Receiver<()>,
+) {
+    let Core { jobs, queue, status, .. } = core;
+    let started = Started { jobs: jobs.clone(), queue: queue.clone(), status: status.clone() };
+    if tell.send(Ok(started)).is_ok() {
+        // An error says that the runner was dropped: that is a stop as well.
+        let _ = stopping.await;
+    }
+    if !status.closed.load(Ordering::Relaxed) {
+        status.fail("the runner was dropped");
+        return;
+    }
+    let sealed = tokio::select! {
+        sealed = core.journal.send(Seal) => sealed.map_err(io::Error::other).flatten(),
+        () = clock.sleep_until(clock.now().steady + limits.append_timeout.into()) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    if let Err(why) = sealed {
+        events::seal_failed(&why.to_string());
+    }
+}
+
+/// Ends the threads. One that is held, by a job that never comes to an await or by a disk that hangs, is waited for no longer
+/// than `patience`, and ends when it can.
+async fn end(threads: Threads, patience: Duration, clock: &Clock) {
+    let until = clock.now().steady + patience.into();
+    for arbiter in threads.workers.into_iter().chain(threads.journal) {
+        arbiter.stop();
+        let (tell, ended) = oneshot::channel();
+        thread::spawn(move || tell.send(arbiter.join().is_ok()));
+        tokio::select! {
+            _ = ended => {}
+            () = clock.sleep_until(until) => {}
+        }
+    }
+}
+
+async fn open<C: 'static>(dir: PathBuf, blueprint: &Blueprint<C>, clock: &Clock, threads: &mut Threads) -> Result<Core, StartError> {
+    let disk = lock(&dir, blueprint.limits.wait_for_lock, clock).await?;
     let store = Store::open(Box::new(disk)).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
     if let Some(torn) = store.recovery.torn() {
         events::torn(torn);
     }
     events::opened(&dir, store.queue.pending(), store.queue.running(), store.queue.last());
-    wiring::wire(blueprint, store, clock, Place::Apart).await
+    wiring::wire(blueprint, store, clock.clone(), Place::Apart, threads).await
 }
 
 async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Result<FileDisk, DirError> {

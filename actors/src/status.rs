@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 use crate::error::RunnerFailed;
 
-/// Counters of the queue and its journal, each read in constant time. All are of facts that are on disk.
+/// Counters of the queue and its journal, each read in constant time. All but `held` are of facts that are on disk; right after a
+/// crash, of what was found there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -73,8 +74,6 @@ pub(crate) struct Status {
     failed: watch::Sender<Option<RunnerFailed>>,
     pub draining: AtomicBool,
     pub closed: AtomicBool,
-    /// A worker's thread may be held by something that cannot be stopped: nobody may wait for it.
-    pub stuck: AtomicBool,
 }
 
 /// A number that one actor writes and anybody reads.
@@ -114,7 +113,6 @@ impl Status {
             failed: watch::Sender::new(None),
             draining: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            stuck: AtomicBool::new(false),
         };
         status.pending.set(pending as u64);
         status.running.set(running as u64);

@@ -53,6 +53,12 @@ impl Supervisor {
         self.watched().iter().filter(|(watched, _)| *watched == name).for_each(|(_, task)| task.abort());
     }
 
+    /// How many actors of this name live.
+    #[cfg(feature = "testing")]
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.watched().iter().filter(|(watched, task)| *watched == name && !task.is_finished()).count()
+    }
+
     /// Ends every actor where it stands, as a crash does.
     #[cfg(feature = "testing")]
     pub(crate) fn kill_all(&self) {

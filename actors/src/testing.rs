@@ -44,11 +44,11 @@ use crate::answers::ShutdownReport;
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{IdleError, RunnerFailed, StartError};
 use crate::jobs::Jobs;
-use crate::messages::{Append, AppendReply, Drain, Seal, UntilIdle};
+use crate::messages::{Append, AppendReply, Drain, Seal};
 use crate::pool::Available;
 use crate::queue::{Spare, Turn};
 use crate::runner::{Builder, Configured, Runner};
-use crate::wiring::{self, Blueprint, Core, Place};
+use crate::wiring::{self, Blueprint, Core, Place, Threads};
 
 impl Runner {
     /// Begins to build a runner for a test: see [`Configured::test`].
@@ -162,11 +162,8 @@ impl<C: 'static> TestRunner<C> {
     /// # Errors
     /// [`IdleError::WorkLeft`] when there was work left after `patience`.
     pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
-        let answer = self.core.queue.send(UntilIdle { patience: patience.into() });
-        match self.drive(answer, patience + Duration::from_millis(1)).await {
-            Some(Ok(answer)) => answer,
-            _ => Err(crate::error::CallError::Unknown.into()),
-        }
+        let answer = self.core.jobs.run_until_idle(patience);
+        self.drive(answer, patience + Duration::from_millis(1)).await.unwrap_or_else(|| Err(crate::error::CallError::Unknown.into()))
     }
 
     /// Pulls the plug: what was not synced is gone, every attempt is cut off, and a new process opens what is left.
@@ -242,6 +239,12 @@ impl<C: 'static> TestRunner<C> {
         self.settle().await;
     }
 
+    /// How many actors of this name live; see [`TestRunner::kill`] for the names.
+    #[must_use]
+    pub fn actors(&self, name: &str) -> usize {
+        self.core.supervisor.count(name)
+    }
+
     /// Units of the pool that no attempt occupies.
     pub async fn free_units(&self) -> u32 {
         let pool = self.core.pool.send(Available).await.unwrap_or(0);
@@ -287,7 +290,7 @@ async fn open<C: 'static>(
         let front: Addr<FrontJournal> = supervisor.launch("journal in front", |_| FrontJournal { journal: Some(journal), ..front });
         front.recipient()
     }));
-    wiring::wire(blueprint, store, clock, place).await
+    wiring::wire(blueprint, store, clock, place, &mut Threads::default()).await
 }
 
 /// Stands between the queue and its journal, and decides when the queue hears that a batch is durable.

@@ -53,7 +53,6 @@ pub(crate) struct Core {
     pub status: Arc<Status>,
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit pulls the plug"))]
     pub supervisor: Supervisor,
-    pub threads: Threads,
 }
 
 /// Where the journal and the workers live.
@@ -75,12 +74,19 @@ pub(crate) struct Threads {
     pub workers: Vec<Arbiter>,
 }
 
-/// Starts every actor on what was opened.
-pub(crate) async fn wire<C: 'static>(blueprint: &Blueprint<C>, store: Store, clock: Clock, place: Place) -> Result<Core, StartError> {
+/// Starts every actor on what was opened; on threads that are noted in `threads` even when it fails.
+pub(crate) async fn wire<C: 'static>(
+    blueprint: &Blueprint<C>,
+    store: Store,
+    clock: Clock,
+    place: Place,
+    threads: &mut Threads,
+) -> Result<Core, StartError> {
     let Store { queue: state, recovery } = store;
     let limits = &blueprint.limits;
     let status = Status::new(state.pending(), state.running(), state.ends(), recovery.bytes());
     let salt = Salt(u128::from(clock.random()) << 64 | u128::from(clock.random()));
+    let proved = recovery.proved();
     let journal = recovery.into_journal(JournalLimits { segment_bytes: limits.segment_bytes, batch_bytes: limits.batch_bytes }, salt);
     let context = Context::<QueueActor>::new();
     let queue = context.address();
@@ -91,7 +97,6 @@ pub(crate) async fn wire<C: 'static>(blueprint: &Blueprint<C>, store: Store, clo
     let pool = supervisor
         .launch("pool", |me: Addr<PoolActor>| PoolActor::new(limits.capacity, me.recipient(), queue.clone().recipient(), clock.clone()));
 
-    let mut threads = Threads::default();
     let journal = JournalActor::new(journal, status.clone(), clock.clone());
     let staff = Staff { blueprint: blueprint.clone(), drains, jobs: jobs.clone(), clock: clock.clone(), supervisor: supervisor.clone() };
     let (append, seal, workers) = match place {
@@ -123,18 +128,17 @@ pub(crate) async fn wire<C: 'static>(blueprint: &Blueprint<C>, store: Store, clo
         freed: queue.clone().recipient(),
         draining,
     };
-    let writer = Writer::new(state, limits.batch_bytes, append, queue.clone().recipient());
+    let writer = Writer::new(state, proved, limits.batch_bytes, append, queue.clone().recipient());
     let rules = Rules { limits: limits.clone(), policies, circuit: blueprint.circuit };
     supervisor.start("queue", context, QueueActor::new(writer, links, rules, Ledger::default(), status.clone(), clock));
-    Ok(Core { jobs, queue, journal: seal, pool, status, supervisor, threads })
+    Ok(Core { jobs, queue, journal: seal, pool, status, supervisor })
 }
 
 /// Starts the breaker of a target beside the queue.
 fn breakers(supervisor: Supervisor, circuit: Circuit, workers: Workers, queue: Addr<QueueActor>, clock: Clock) -> StartBreaker {
     Box::new(move |target| {
-        let breaker = supervisor.launch("breaker", |me: Addr<BreakerActor>| {
-            BreakerActor::new(target.clone(), circuit, me.recipient(), workers.clone(), queue.clone().recipient(), clock.clone())
-        });
+        let breaker = supervisor
+            .launch("breaker", |_| BreakerActor::new(target.clone(), circuit, workers.clone(), queue.clone().recipient(), clock.clone()));
         breaker.recipient()
     })
 }

@@ -79,7 +79,7 @@ impl<C: 'static> Handler<Admitted> for WorkerActor<C> {
 impl<C: 'static> Shared<C> {
     /// The phases of an attempt: begin, run, and how it ended.
     async fn run(&self, flight: &Flight) -> (Ended, Verdict) {
-        if flight.signals.interrupted.is_cancelled() {
+        if !flight.may_run() {
             return (Ended::NeverBegan, Verdict::None);
         }
         let cx = Cx::new(self.context.clone(), self.running(flight));

@@ -23,8 +23,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) const fn new(queue: Queue, batch_bytes: u64, journal: Recipient<Append>, me: Recipient<Appended>) -> Self {
-        let durable = queue.last();
+    /// `durable` is how far the recovered records are proved to be on disk.
+    pub(crate) const fn new(queue: Queue, durable: Seq, batch_bytes: u64, journal: Recipient<Append>, me: Recipient<Appended>) -> Self {
         Self { queue, lead: None, filling: None, in_flight: None, in_flight_bytes: 0, durable, batch_bytes, journal, me }
     }
 
@@ -51,11 +51,24 @@ impl Writer {
     /// Decides a record: the state moves, and the record is in the batch. The first one of a process is led by its Lead.
     pub(crate) fn decide(&mut self, now: Now, record: &Record) -> Result<(Seq, Change), Misfit> {
         if self.lead.is_none() {
-            let epoch = self.queue.epoch().next();
-            self.lead = Some(epoch);
-            self.push(now, &Record::Lead { epoch })?;
+            self.lead(now)?;
         }
         self.push(now, record)
+    }
+
+    fn lead(&mut self, now: Now) -> Result<(), Misfit> {
+        let epoch = self.queue.epoch().next();
+        self.lead = Some(epoch);
+        self.push(now, &Record::Lead { epoch }).map(drop)
+    }
+
+    /// What was recovered may not be proved to be on disk, and then no answer may tell of it. An append proves it, so when
+    /// somebody waits and nothing else is to be appended, the bare Lead is.
+    pub(crate) fn prove(&mut self, now: Now) {
+        if self.lead.is_none() && !self.is_settled() {
+            let led = self.lead(now);
+            debug_assert!(led.is_ok(), "a higher epoch always leads");
+        }
     }
 
     fn push(&mut self, now: Now, record: &Record) -> Result<(Seq, Change), Misfit> {
@@ -93,7 +106,12 @@ impl Writer {
         self.in_flight.map(|(_, since)| since)
     }
 
-    /// Whether everything that was decided is on disk.
+    /// Whether nothing that this process decided is still on its way.
+    pub(crate) const fn is_flushed(&self) -> bool {
+        self.filling.is_none() && self.in_flight.is_none()
+    }
+
+    /// Whether everything that was decided, now or before, is on disk.
     pub(crate) fn is_settled(&self) -> bool {
         self.durable == self.queue.last()
     }

@@ -119,6 +119,13 @@ impl Recovery {
         self.tail.last
     }
 
+    /// Up to here everything is proved to be on disk. The records of the last batch beyond it were read, but a crash may still
+    /// take them back until something is appended.
+    #[must_use]
+    pub fn proved(&self) -> Seq {
+        self.tail.unproved.as_ref().map_or(self.tail.last, |batch| Seq(batch.first.0.saturating_sub(1)))
+    }
+
     /// Bytes of the segments, without the zeros behind the last frame.
     #[must_use]
     pub const fn bytes(&self) -> u64 {

@@ -27,6 +27,8 @@ pub(super) enum Stage {
     CuttingOff {
         until: Time,
     },
+    /// Those that did not react are ended in the books.
+    GivenUp,
     /// Nothing is taken any more; what was decided is being written.
     Closing,
     Closed,
@@ -40,7 +42,16 @@ impl Stage {
     }
 
     pub(super) const fn is_cutting_off(self) -> bool {
-        matches!(self, Self::CuttingOff { .. } | Self::Closing)
+        matches!(self, Self::CuttingOff { .. } | Self::GivenUp | Self::Closing)
+    }
+
+    /// Why questions are refused, when they are.
+    pub(super) const fn silence(self) -> Option<CallError> {
+        match self {
+            Self::Closed => Some(CallError::ShuttingDown),
+            Self::Halted => Some(CallError::Unavailable),
+            _ => None,
+        }
     }
 
     /// Whether there is nothing left to decide.
@@ -51,7 +62,7 @@ impl Stage {
     /// Why calls that change something are refused, when they are.
     pub(super) const fn refusal(self) -> Option<CallError> {
         match self {
-            Self::Open | Self::Quiet | Self::Draining { .. } | Self::CuttingOff { .. } => None,
+            Self::Open | Self::Quiet | Self::Draining { .. } | Self::CuttingOff { .. } | Self::GivenUp => None,
             Self::Closing | Self::Closed => Some(CallError::ShuttingDown),
             Self::Halted => Some(CallError::Unavailable),
         }
@@ -60,42 +71,55 @@ impl Stage {
     pub(super) const fn deadline(self) -> Option<Time> {
         match self {
             Self::Draining { until } | Self::CuttingOff { until } => Some(until),
-            Self::Open | Self::Quiet | Self::Closing | Self::Closed | Self::Halted => None,
+            Self::Open | Self::Quiet | Self::GivenUp | Self::Closing | Self::Closed | Self::Halted => None,
         }
     }
 }
 
 impl QueueActor {
     pub(super) fn advance_drain(&mut self, now: Now) {
-        let idle = self.running.is_empty();
+        let nothing_runs = self.running.is_empty();
         match self.stage {
-            Stage::Draining { .. } | Stage::CuttingOff { .. } if idle => self.stage = Stage::Closing,
+            Stage::Draining { .. } | Stage::CuttingOff { .. } | Stage::GivenUp if nothing_runs => self.stage = Stage::Closing,
             Stage::Draining { until } if until <= now.steady => {
                 self.ledger.interrupt_all();
                 self.stage = Stage::CuttingOff { until: now.steady + self.rules.limits.interrupt_grace.into() };
             }
-            Stage::CuttingOff { until } if until <= now.steady => self.give_up_on_the_stuck(),
+            Stage::CuttingOff { until } if until <= now.steady => {
+                self.stage = Stage::GivenUp;
+                self.give_up_on_the_stuck();
+                self.settle_outcomes(now);
+                return self.advance_drain(now);
+            }
             _ => {}
         }
-        // What was taken before the door closed is still decided; the answer comes when all of it is on disk.
-        if self.stage == Stage::Closing && self.intake.is_empty() && self.outcomes.is_empty() && self.writer.is_settled() {
-            self.release(now);
-            self.stage = Stage::Closed;
-            self.status.stuck.fetch_or(self.asides.any_lingers(), Ordering::Relaxed);
-            self.status.closed.store(true, Ordering::Relaxed);
-            let pending = self.writer.queue().pending() as u64;
-            events::closed(self.interrupted, pending);
-            let report = ShutdownReport { interrupted: self.interrupted, pending };
-            self.drained.drain(..).for_each(|reply| reply.give(report));
+        // What was taken before the door closed is still decided; the report comes when all of it is on disk.
+        self.release(now);
+        let is_done = self.intake.is_empty() && self.outcomes.is_empty() && self.effects.is_empty() && self.writer.is_flushed();
+        if self.stage == Stage::Closing && is_done {
+            self.close();
         }
+    }
+
+    fn close(&mut self) {
+        self.stage = Stage::Closed;
+        self.status.closed.store(true, Ordering::Relaxed);
+        let report = self.report();
+        events::closed(report.interrupted, report.pending);
+        self.drained.drain(..).for_each(|reply| reply.give(report));
+        self.waiting_for_idle.drain(..).for_each(|waiting| waiting.reply.give(Err(CallError::ShuttingDown.into())));
+    }
+
+    fn report(&self) -> ShutdownReport {
+        ShutdownReport { interrupted: self.interrupted, pending: self.writer.queue().pending() as u64 }
     }
 
     /// Attempts that do not come to an await cannot be stopped. They end in the books; the process is about to end them.
     fn give_up_on_the_stuck(&mut self) {
         let fault = Fault::new(Cause::Interrupted, "the runner was stopped while the attempt did not react");
-        self.status.stuck.store(true, Ordering::Relaxed);
-        for (ticket, attempt) in self.ledger.live() {
-            self.ledger.end(ticket, attempt, Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault.clone()) });
+        for (ticket, attempt, begun) in self.ledger.live() {
+            let cut_short = Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault.clone()) };
+            self.ledger.end(ticket, attempt, if begun { cut_short } else { Ended::NeverBegan });
             self.outcomes.push_back((ticket, attempt));
         }
     }
@@ -125,7 +149,7 @@ impl Handler<Drain> for QueueActor {
             // Dropped, the answer says that it was lost: the runner has failed.
             Stage::Halted => return response,
             Stage::Closed => {
-                let report = ShutdownReport { interrupted: self.interrupted, pending: self.writer.queue().pending() as u64 };
+                let report = self.report();
                 self.refuse(ctx, move || reply.give(report));
                 return response;
             }
@@ -135,7 +159,7 @@ impl Handler<Drain> for QueueActor {
             }
             // A second, less patient stop counts.
             Stage::Draining { until: before } => self.stage = Stage::Draining { until: before.min(until) },
-            Stage::CuttingOff { .. } | Stage::Closing => {}
+            Stage::CuttingOff { .. } | Stage::GivenUp | Stage::Closing => {}
         }
         self.drained.push(reply);
         self.request_turn(ctx);

@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use journeyman_core::queue::Phase;
-use journeyman_core::schedule::{Hold, Wake};
+use journeyman_core::schedule::Hold;
 use journeyman_core::{Attempt, Ticket};
 
-use super::{QueueActor, entry};
+use super::QueueActor;
 
 /// The end of an attempt and the end of its last section come by different ways; either may be first.
 #[derive(Debug, Default)]
@@ -30,10 +29,6 @@ impl Asides {
         }
     }
 
-    pub(super) fn any_lingers(&self) -> bool {
-        !self.lingering.is_empty()
-    }
-
     pub(super) fn lingers(&self, ticket: Ticket, attempt: Attempt) -> bool {
         self.lingering.contains(&(ticket, attempt))
     }
@@ -42,14 +37,8 @@ impl Asides {
 impl QueueActor {
     /// Puts a ticket that was held for a section back in line.
     pub(super) fn bring_back(&mut self, ticket: Ticket) {
-        if self.schedule.hold(ticket) != Some(Hold::StillRunning) {
-            return;
-        }
-        let now = self.clock.now();
-        if let Some(live) = self.writer.queue().get(ticket)
-            && let Phase::Pending { due } = live.phase
-        {
-            self.schedule.insert(entry(ticket, live, Wake::Steady(now.steady + due.since(now.wall))));
+        if self.schedule.hold(ticket) == Some(Hold::StillRunning) {
+            self.schedule.bring_back(ticket);
         }
     }
 }

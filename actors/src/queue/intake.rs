@@ -32,16 +32,19 @@ impl QueueActor {
                 return;
             }
             match call {
-                Intake::Enqueue(enqueue, reply) => self.enqueue(now, enqueue, bytes, reply),
+                Intake::Enqueue(enqueue, reply) => self.enqueue(now, enqueue, reply),
                 Intake::Cancel(cancel, reply) => self.cancel(now, cancel, reply),
             }
         }
     }
 
-    fn enqueue(&mut self, now: Now, Enqueue { jobs, room }: Enqueue, bytes: u64, reply: Later<Result<Vec<Receipt>, EnqueueError>>) {
-        if let Some(full) = self.what_is_full(&jobs, bytes) {
+    fn enqueue(&mut self, now: Now, Enqueue { jobs, room }: Enqueue, reply: Later<Result<Vec<Receipt>, EnqueueError>>) {
+        if let Some(full) = self.what_is_full(now, &jobs) {
             // Refusals reveal decided facts too: they wait like every answer.
-            return self.answer(move || reply.give(Err(EnqueueError::Full(full))));
+            return self.answer(move || {
+                reply.give(Err(EnqueueError::Full(full)));
+                drop(room);
+            });
         }
         let mut receipts = Vec::with_capacity(jobs.len());
         for NewJob { job, key, due, .. } in jobs {
@@ -71,23 +74,35 @@ impl QueueActor {
         });
     }
 
-    /// The bound that these jobs would break. Ending what runs needs room as well: it is kept free for that.
-    fn what_is_full(&self, jobs: &[NewJob], bytes: u64) -> Option<&'static str> {
+    /// The bound that these jobs would break. Those whose key is taken store nothing: asking again is never refused.
+    fn what_is_full(&self, now: Now, jobs: &[NewJob]) -> Option<&'static str> {
         let limits = &self.rules.limits;
         let queue = self.writer.queue();
+        let is_new = |new: &&NewJob| new.key.as_ref().is_none_or(|key| queue.holder(key, now.wall).is_none());
+        let jobs: Vec<&NewJob> = jobs.iter().filter(is_new).collect();
         let weight: u64 = jobs.iter().map(|new| new.job.weight()).sum();
+        let bytes: u64 = jobs.iter().map(|new| new.bytes).sum();
         let keys = jobs.iter().filter(|new| new.key.is_some()).count();
-        let unknown =
-            |new: &NewJob| new.job.target.clone().filter(|target| !self.targets.contains_key(target) && !self.schedule.knows(target));
-        let targets: HashSet<Target> = jobs.iter().filter_map(unknown).collect();
         let bounds = [
-            (queue.pending() + queue.running() + jobs.len() > limits.pending, "pending tickets"),
-            (queue.weight() + weight > limits.pending_bytes, "payload bytes of pending tickets"),
-            (keys > 0 && queue.keys() + keys > limits.keys, "keys"),
-            (!targets.is_empty() && self.targets.len().max(self.schedule.targets()) + targets.len() > limits.targets, "targets"),
+            (!jobs.is_empty() && queue.pending() + queue.running() + jobs.len() > limits.pending, "pending tickets"),
+            (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
+            (keys > 0 && queue.keys(now.wall) + keys > limits.keys, "keys"),
+            (self.targets_are_full(&jobs), "targets"),
             (self.journal_room(limits.capacity) < bytes, "journal bytes"),
         ];
         bounds.into_iter().find_map(|(full, what)| full.then_some(what))
+    }
+
+    /// A target counts with its breaker, with its waiting tickets, or with both.
+    fn targets_are_full(&self, jobs: &[&NewJob]) -> bool {
+        let is_known = |target: &Target| self.targets.contains_key(target) || self.schedule.knows(target);
+        let new: HashSet<&Target> = jobs.iter().filter_map(|new| new.job.target.as_ref()).filter(|target| !is_known(target)).collect();
+        // The union costs a walk over all targets: only where the sum is near the limit.
+        let most = self.targets.len() + self.schedule.targets() + new.len();
+        !new.is_empty() && most > self.rules.limits.targets && {
+            let idle = self.targets.keys().filter(|target| !self.schedule.knows(target)).count();
+            idle + self.schedule.targets() + new.len() > self.rules.limits.targets
+        }
     }
 
     /// Bytes of the journal that are neither used nor kept free so that `attempts` can end. New work leaves room for a whole

@@ -4,15 +4,22 @@ use actix::{Context, Handler};
 use journeyman_core::breaker::Position;
 use journeyman_core::queue::{Live, Phase};
 use journeyman_core::schedule::Gate;
-use journeyman_core::{JobId, Now, Target, Ticket};
+use journeyman_core::{JobId, Now, Target, Ticket, Time};
 
 use super::QueueActor;
-use super::drain::Stage;
 use super::selection::Known;
+use crate::admission::Room;
 use crate::answers::{BreakerState, JobInfo, JobState, TargetInfo};
 use crate::error::{CallError, IdleError};
 use crate::messages::{Get, Later, Targets, UntilIdle};
 use crate::{config, events};
+
+/// Someone who waits until nothing is pending or running.
+pub(super) struct WaitingForIdle {
+    pub(super) until: Time,
+    pub(super) reply: Later<Result<(), IdleError>>,
+    _room: Room,
+}
 
 impl QueueActor {
     pub(super) fn answer_idle(&mut self, now: Now) {
@@ -21,14 +28,13 @@ impl QueueActor {
         }
         let (pending, running) = (self.status.pending.get(), self.status.running.get());
         let idle = pending + running == 0 && self.writer.is_settled() && self.effects.is_empty() && self.intake.is_empty();
-        let waiting = std::mem::take(&mut self.waiting_for_idle);
-        for (until, reply) in waiting {
+        for waiting in std::mem::take(&mut self.waiting_for_idle) {
             if idle {
-                reply.give(Ok(()));
-            } else if until <= now.steady {
-                reply.give(Err(IdleError::WorkLeft { pending, running }));
-            } else {
-                self.waiting_for_idle.push((until, reply));
+                waiting.reply.give(Ok(()));
+            } else if waiting.until <= now.steady {
+                waiting.reply.give(Err(IdleError::WorkLeft { pending, running }));
+            } else if waiting.reply.is_wanted() {
+                self.waiting_for_idle.push(waiting);
             }
         }
     }
@@ -74,14 +80,17 @@ impl QueueActor {
 impl Handler<Get> for QueueActor {
     type Result = Later<Result<Option<JobInfo>, CallError>>;
 
-    fn handle(&mut self, Get(ticket): Get, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, Get { ticket, room }: Get, ctx: &mut Context<Self>) -> Self::Result {
         let (response, reply) = Later::new();
-        if self.stage == Stage::Halted {
-            self.refuse(ctx, move || reply.give(Err(CallError::Unavailable)));
+        if let Some(why) = self.stage.silence() {
+            self.refuse(ctx, move || reply.give(Err(why)));
             return response;
         }
         let info = self.writer.queue().get(ticket).map(|live| self.info(ticket, live));
-        self.answer(move || reply.give(Ok(info)));
+        self.answer(move || {
+            reply.give(Ok(info));
+            drop(room);
+        });
         self.request_turn(ctx);
         response
     }
@@ -90,15 +99,18 @@ impl Handler<Get> for QueueActor {
 impl Handler<Targets> for QueueActor {
     type Result = Later<Result<Vec<TargetInfo>, CallError>>;
 
-    fn handle(&mut self, _: Targets, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, Targets { room }: Targets, ctx: &mut Context<Self>) -> Self::Result {
         let (response, reply) = Later::new();
-        if self.stage == Stage::Halted {
-            self.refuse(ctx, move || reply.give(Err(CallError::Unavailable)));
+        if let Some(why) = self.stage.silence() {
+            self.refuse(ctx, move || reply.give(Err(why)));
             return response;
         }
         let mut targets: Vec<TargetInfo> = self.targets.iter().map(|(target, known)| self.target_info(target, known)).collect();
         targets.sort_by(|one, other| one.target.cmp(&other.target));
-        self.answer(move || reply.give(Ok(targets)));
+        self.answer(move || {
+            reply.give(Ok(targets));
+            drop(room);
+        });
         self.request_turn(ctx);
         response
     }
@@ -107,13 +119,13 @@ impl Handler<Targets> for QueueActor {
 impl Handler<UntilIdle> for QueueActor {
     type Result = Later<Result<(), IdleError>>;
 
-    fn handle(&mut self, UntilIdle { patience }: UntilIdle, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, UntilIdle { patience, room }: UntilIdle, ctx: &mut Context<Self>) -> Self::Result {
         let (response, reply) = Later::new();
-        if self.stage == Stage::Halted {
-            self.refuse(ctx, move || reply.give(Err(CallError::Unavailable.into())));
+        if let Some(why) = self.stage.silence() {
+            self.refuse(ctx, move || reply.give(Err(why.into())));
             return response;
         }
-        self.waiting_for_idle.push((self.clock.now().steady + patience, reply));
+        self.waiting_for_idle.push(WaitingForIdle { until: self.clock.now().steady + patience, reply, _room: room });
         self.request_turn(ctx);
         response
     }

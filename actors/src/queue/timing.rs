@@ -28,8 +28,9 @@ impl QueueActor {
     fn next_look(&self, now: Now) -> Option<Time> {
         let (steady, wall) = self.schedule.next_wake();
         let by_wall = wall.map(|at| now.steady + at.since(now.wall).max(self.wall.pause()));
-        let idle = self.waiting_for_idle.iter().map(|(until, _)| *until).min();
-        let timeout = self.writer.waiting_since().map(|since| since + self.rules.limits.append_timeout.into());
+        let idle = self.waiting_for_idle.iter().map(|waiting| waiting.until).min();
+        let second_look = self.overdue.map(|at| at + Span(config::RECHECK_MS));
+        let timeout = second_look.or_else(|| self.writer.waiting_since().map(|since| since + self.rules.limits.append_timeout.into()));
         let next = [steady, by_wall, idle, timeout, self.stage.deadline()].into_iter().flatten().min()?;
         // The virtual clock never jumps by itself, and whoever sets its wall clock says so.
         let recheck = if self.clock.is_virtual() { next } else { now.steady + Span(config::RECHECK_MS) };
@@ -39,8 +40,13 @@ impl QueueActor {
     /// A journal that stays silent is as good as one that failed: nobody knows what is on disk.
     pub(super) fn watch_journal(&mut self, now: Now) {
         let patience = self.rules.limits.append_timeout;
-        if self.writer.waiting_since().is_some_and(|since| since + patience.into() <= now.steady) {
-            self.fail(&format!("the journal gave no answer for {patience:?}"));
+        let is_overdue = self.writer.waiting_since().is_some_and(|since| since + patience.into() <= now.steady);
+        match self.overdue {
+            _ if !is_overdue => self.overdue = None,
+            // A process that was frozen finds everything overdue: the answer gets a moment to come in.
+            None => self.overdue = Some(now.steady),
+            Some(at) if at + Span(config::RECHECK_MS) <= now.steady => self.fail(&format!("the journal gave no answer for {patience:?}")),
+            Some(_) => {}
         }
     }
 }
