@@ -315,9 +315,15 @@ impl Queue {
         self.running
     }
 
-    /// Keys that are remembered, of live and of ended tickets, without those that the next keyed Enqueue at `now` forgets.
+    /// Keys that are remembered, of live and of ended tickets.
     #[must_use]
-    pub fn keys(&self, now: Time) -> usize {
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Keys that would still be remembered after a keyed Enqueue at `now`, itself not counted.
+    #[must_use]
+    pub fn keys_left_at(&self, now: Time) -> usize {
         self.keys.len() - self.expiring.iter().take_while(|(until, ..)| *until <= now).count()
     }
 

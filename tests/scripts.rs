@@ -199,7 +199,7 @@ fn show(queue: &Queue) -> String {
     let ended = End::ALL.map(|end| (ends.of(end), end.as_str())).into_iter().chain([(ends.cancelled, "cancelled")]);
     let ended: Vec<_> = ended.filter(|(number, _)| *number > 0).map(|(number, end)| format!("{number} {end}")).collect();
     let ended = if ended.is_empty() { "none".to_owned() } else { ended.join(", ") };
-    let (pending, running, keys, weight) = (queue.pending(), queue.running(), queue.keys(Time(0)), queue.weight());
+    let (pending, running, keys, weight) = (queue.pending(), queue.running(), queue.keys(), queue.weight());
     line(&format_args!("{pending} pending, {running} running, ended: {ended}; {keys} keys, {weight} bytes"));
     line(&format_args!("record {}, epoch {}", queue.last(), queue.epoch()));
     text

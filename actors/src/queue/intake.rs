@@ -86,7 +86,7 @@ impl QueueActor {
         let bounds = [
             (!jobs.is_empty() && queue.pending() + queue.running() + jobs.len() > limits.pending, "pending tickets"),
             (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
-            (keys > 0 && queue.keys(now.wall) + keys > limits.keys, "keys"),
+            (keys > 0 && queue.keys_left_at(now.wall) + keys > limits.keys, "keys"),
             (self.targets_are_full(&jobs), "targets"),
             (self.journal_room(limits.capacity) < bytes, "journal bytes"),
         ];
