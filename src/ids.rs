@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
@@ -56,6 +56,7 @@ impl fmt::Display for Attempt {
 
 /// What users hold of a job: its partition (0 for now) and its ticket. Reads `0-123`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct JobId {
     partition: u32,
     ticket: Ticket,
@@ -91,6 +92,20 @@ impl fmt::Display for JobId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a job id: expected two numbers with a dash between them, as in 0-123")]
 pub struct NotAJobId;
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = NotAJobId;
+
+    fn try_from(text: String) -> Result<Self, NotAJobId> {
+        text.parse()
+    }
+}
 
 impl FromStr for JobId {
     type Err = NotAJobId;
@@ -150,6 +165,12 @@ macro_rules! shown {
                 write!(f, "{:?}", &*self.0)
             }
         }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
     };
 }
 
@@ -186,6 +207,7 @@ mod tests {
         let id = JobId::of(Ticket(123));
         assert_eq!(id.to_string(), "0-123");
         assert_eq!("0-123".parse(), Ok(id));
+        assert_eq!((String::from(id), JobId::try_from("0-123".to_owned())), ("0-123".to_owned(), Ok(id)));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ids::{Kind, Target};
 use crate::time::Span;
@@ -180,6 +181,16 @@ impl Fault {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+}
+
+/// As `{cause, text}`: whoever writes a fault out asks for its text.
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fault = serializer.serialize_struct("Fault", 2)?;
+        fault.serialize_field("cause", self.cause.as_str())?;
+        fault.serialize_field("text", &self.text)?;
+        fault.end()
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use journeyman_core::{Fault, JobId, Kind, Seq, Target};
+use serde::Serialize;
 
 /// The proof that a job is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl Receipt {
 }
 
 /// What a cancel came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Cancelled {
     /// It waited, and will never run.
     Cancelled,
@@ -55,7 +56,7 @@ pub enum Cancelled {
 }
 
 /// What is known of a job that has not ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct JobInfo {
     /// The job.
@@ -75,7 +76,7 @@ pub struct JobInfo {
 }
 
 /// Where a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum JobState {
     /// It waits for its time or its turn.
@@ -93,7 +94,7 @@ pub enum JobState {
 }
 
 /// A target and its breaker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TargetInfo {
     /// The target.
@@ -107,7 +108,7 @@ pub struct TargetInfo {
 }
 
 /// Where a breaker stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum BreakerState {
     /// Everything goes through.
@@ -129,7 +130,7 @@ impl fmt::Display for BreakerState {
 }
 
 /// What an orderly stop left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ShutdownReport {
     /// Attempts that the stop cut short. Their jobs run again at the next start, unless it was their last attempt.

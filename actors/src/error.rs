@@ -1,5 +1,6 @@
 //! What can go wrong at the edge, each with what failed, on what, and what stays true.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use journeyman_core::Kind;
@@ -99,7 +100,7 @@ pub enum IdleError {
 
 /// Why a runner did not start. A directory that was there is as it was; one that was not may have been made, and is empty but
 /// for its lock file.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The directory cannot be used.
@@ -139,6 +140,22 @@ pub enum StartError {
     /// The system gave no thread.
     #[error("the runner's thread could not be started: {0}")]
     Thread(String),
+    /// The test kit was started outside an actix runtime.
+    #[error("a runner for tests needs an actix runtime: mark the test with #[actix::test]")]
+    NoActixRuntime,
+}
+
+/// A `main` that ends with this error prints it with `Debug`: let it be the line for people.
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<StartError> for std::io::Error {
+    fn from(error: StartError) -> Self {
+        Self::other(error)
+    }
 }
 
 /// Why a runner ended other than asked.

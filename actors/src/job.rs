@@ -109,7 +109,7 @@ impl Failure {
         Self::new(Class::Transient, &*error.into())
     }
 
-    /// A retry cannot help: the job ends as `Rejected`. To its breaker the target answered.
+    /// A retry cannot help: the job ends as rejected. To its breaker the target answered.
     pub fn permanent(error: impl Into<Box<dyn Error>>) -> Self {
         Self::new(Class::Permanent, &*error.into())
     }
@@ -131,7 +131,7 @@ impl Failure {
         self
     }
 
-    /// It might pass, but doing it twice would harm: the job ends as `Unsafe`.
+    /// It might pass, but doing it twice would harm: the job ends as unsafe to repeat.
     pub const fn do_not_repeat(mut self) -> Self {
         self.class = Class::DoNotRepeat;
         self

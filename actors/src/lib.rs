@@ -35,7 +35,7 @@ pub use cx::Cx;
 pub use error::{CallError, EnqueueError, IdleError, RunnerFailed, StartError};
 pub use job::{Failure, Job, JobResult, PayloadCodec};
 pub use jobs::{Enqueue, Jobs};
-pub use runner::{Builder, Configured, Runner};
+pub use runner::{Builder, Configured, Runner, stop_signal};
 pub use status::{Health, Stats};
 
 #[doc(no_inline)]

@@ -81,7 +81,7 @@ impl Runner {
     /// Runs until the server ends: by itself, or by SIGTERM or SIGINT, which the server is expected to hear as well (actix-web's
     /// does; one that does not is left after `drain`). At the signal no new attempt starts; handlers may enqueue while the
     /// server drains; then running attempts get `drain` to end, and what is left is deferred without spending an attempt.
-    /// A second signal skips the wait and loses nothing.
+    /// A second signal skips the wait and loses nothing. The whole stop takes at most twice `drain` and a second.
     ///
     /// Must be awaited in a tokio or actix runtime.
     ///
@@ -173,7 +173,7 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        if self.host.is_some() && !self.status.has_failed() {
+        if self.host.is_some() && self.status.fail("the runner was dropped") {
             events::dropped();
         }
     }
@@ -237,7 +237,8 @@ macro_rules! settings {
 impl Builder {
     settings!();
 
-    /// Sets how the context of the jobs is made: once per worker, on the worker's thread. The context need not be `Send`.
+    /// Sets how the context of the jobs is made: once per worker, on the worker's thread. The context need not be `Send`. All jobs of
+    /// a runner share its type. One that cannot fail is made by `|| async { Ok::<_, std::convert::Infallible>(value) }`.
     pub fn context<C, E, F>(self, factory: impl Fn() -> F + Send + Sync + 'static) -> Configured<C>
     where
         C: 'static,
@@ -248,7 +249,7 @@ impl Builder {
         Configured { dir: self.dir, settings: self.settings, factory, registry: Registry::new() }
     }
 
-    /// Registers a job type that needs no context.
+    /// Registers a job type that needs no context. One that has a context wants [`Builder::context`] first.
     pub fn register<J: Job<Context = ()>>(self) -> Configured<()> {
         self.context(|| async { Ok::<_, std::convert::Infallible>(()) }).register::<J>()
     }
@@ -412,6 +413,16 @@ async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Resul
             }
             opened => return opened,
         }
+    }
+}
+
+/// Waits for SIGTERM or SIGINT: for the server beside [`Runner::serve`], or as the end of [`Runner::run_until`].
+///
+/// Must be awaited in a tokio or actix runtime. Never ends where signals cannot be listened to.
+pub async fn stop_signal() {
+    match Signals::listen() {
+        Ok(mut signals) => signals.next().await,
+        Err(_) => std::future::pending().await,
     }
 }
 

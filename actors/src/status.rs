@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use journeyman_core::End;
 use journeyman_core::journal::JournalCounters;
 use journeyman_core::queue::Ends;
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::error::RunnerFailed;
 
 /// Counters of the queue and its journal, each read in constant time. All but `held` are of facts that are on disk; right after a
 /// crash, of what was found there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
     /// Tickets that wait, held ones included.
@@ -43,7 +44,7 @@ pub struct Stats {
 }
 
 /// How a runner is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Health {
     /// All is well.

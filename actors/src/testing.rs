@@ -72,6 +72,9 @@ impl<C: 'static> Configured<C> {
     /// # Errors
     /// [`StartError`], as a real start.
     pub async fn test_with(self, disk: MemDisk, seed: u64) -> Result<TestRunner<C>, StartError> {
+        if !actix_rt::System::is_registered() {
+            return Err(StartError::NoActixRuntime);
+        }
         let (_, blueprint) = self.check()?;
         let clock = VirtualClock::new(START, seed);
         let control = Arc::new(Mutex::new(Control { syncs: Syncs::AtOnce, held: VecDeque::new() }));

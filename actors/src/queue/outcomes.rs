@@ -32,7 +32,7 @@ impl QueueActor {
         };
         let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
         let (kind, earlier) = (live.job.kind.clone(), live.fault.clone());
-        let (plan, fault) = self.plan(now, ticket, live, ended);
+        let (plan, fault) = self.plan(now, ticket, live, &ended);
         self.interrupted += u64::from(cut_short);
         match plan {
             Plan::Complete(end) => {
@@ -48,28 +48,28 @@ impl QueueActor {
                 let wait = self.wait_until(now, ticket, due);
                 let due = now.wall + wait;
                 let Some((seq, _)) = self.decide(now, Op::Requeue { ticket, attempt, due, fault: fault.clone() }) else { return };
-                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait));
+                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
                 self.effects.push(seq, Effect::Requeued { ticket, attempt, due, fault });
             }
             Plan::Defer { due } => {
                 let wait = self.wait_until(now, ticket, due);
                 let due = now.wall + wait;
                 let Some((seq, _)) = self.decide(now, Op::Defer { ticket, attempt, due }) else { return };
-                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait));
+                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
                 self.effects.push(seq, Effect::Deferred { ticket, attempt, due });
             }
         }
     }
 
     /// What becomes of the ticket, in the ticket's own time, and what went wrong in this attempt.
-    fn plan(&self, now: Now, ticket: Ticket, live: &Live, ended: Ended) -> (Plan, Option<Fault>) {
+    fn plan(&self, now: Now, ticket: Ticket, live: &Live, ended: &Ended) -> (Plan, Option<Fault>) {
         let policy = self.policy(live);
         let budget = policy.budget(live.failures, live.start);
         let mine = self.time_of(now, ticket, live);
         let plan = |outcome| policy.plan(outcome, live.failures, budget.charged(), mine, self.clock.random());
         match ended {
-            Ended::Ran { outcome, fault } => (plan(outcome), fault),
-            Ended::Denied(end) => (Plan::Complete(end), None),
+            Ended::Ran { outcome, fault } => (plan(*outcome), fault.clone()),
+            Ended::Denied(end) => (Plan::Complete(*end), None),
             Ended::Open { until } => (budget.defer_until(mine + until.since(now.steady)), None),
             Ended::Unreadable { .. } => (Plan::Defer { due: mine }, None),
             Ended::NeverBegan => (plan(Outcome::Interrupted { begun: false }), None),
@@ -83,21 +83,17 @@ impl QueueActor {
     }
 
     /// Puts a ticket back in line, held where something holds it.
-    fn back_in_line(&mut self, ticket: Ticket, attempt: Attempt, wake: Wake) {
-        let ended = self.ledger.ended(ticket, attempt);
+    fn back_in_line(&mut self, ticket: Ticket, attempt: Attempt, wake: Wake, ended: Ended) {
         let Some(live) = self.writer.queue().get(ticket) else { return };
         let (kind, target) = (live.job.kind.clone(), live.job.target.clone());
         // A ticket that its breaker refused is due as it was before: its lane is held instead, and wakes with it.
-        let refused = match ended {
-            Some(Ended::Open { until }) => Some(until),
-            _ => None,
-        };
+        let refused = if let Ended::Open { until } = ended { Some(until) } else { None };
         let wake = if refused.is_some() { Wake::Steady(Time(0)) } else { wake };
         self.schedule.insert(entry(ticket, live, wake));
         if let (Some(until), Some(target)) = (refused, target) {
             self.schedule.set_gate(&target, Gate::Held { until, probes: self.rules.circuit.probes_at_once() });
         }
-        if let Some(Ended::Unreadable { why }) = ended {
+        if let Ended::Unreadable { why } = ended {
             self.schedule.put_aside(ticket, Hold::Unreadable);
             events::unreadable(ticket, &kind, &why);
         }
