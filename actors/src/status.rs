@@ -73,7 +73,6 @@ pub(crate) struct Status {
     bytes: Gauge,
     concern: Mutex<Option<String>>,
     failed: watch::Sender<Option<RunnerFailed>>,
-    pub draining: AtomicBool,
     pub closed: AtomicBool,
 }
 
@@ -112,7 +111,6 @@ impl Status {
             bytes: Gauge::default(),
             concern: Mutex::default(),
             failed: watch::Sender::new(None),
-            draining: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         };
         status.pending.set(pending as u64);

@@ -131,7 +131,6 @@ impl Handler<Quiet> for QueueActor {
     fn handle(&mut self, _: Quiet, ctx: &mut Context<Self>) {
         if self.stage == Stage::Open {
             self.stage = Stage::Quiet;
-            self.status.draining.store(true, Ordering::Relaxed);
             self.links.draining.send_replace(true);
             events::draining(self.status.running.get());
         }

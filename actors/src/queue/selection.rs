@@ -25,7 +25,7 @@ pub(super) struct Known {
 impl QueueActor {
     /// Takes the least runnable tickets, one for each unit, and asks the pool for as many units as are wanted.
     pub(super) fn select(&mut self, now: Now) {
-        let wall_limit = self.wall.limit(now, self.rules.limits.catch_up, !self.clock.is_virtual());
+        let wall_limit = self.wall.limit(now, self.rules.limits.catch_up);
         self.schedule.promote(now, wall_limit);
         if self.schedule.next_wake().1.is_none_or(|at| at > now.wall) {
             self.wall.caught_up();

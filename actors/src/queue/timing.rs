@@ -64,14 +64,12 @@ impl WallWatch {
     }
 
     /// How many tickets that wait by the wall clock may become ready now.
-    pub(super) fn limit(&mut self, now: Now, per_second: usize, log: bool) -> usize {
+    pub(super) fn limit(&mut self, now: Now, per_second: usize) -> usize {
         let skew_ms = now.wall.skew_ms(now.steady);
         let jumped = skew_ms.saturating_sub(self.skew_ms);
         self.skew_ms = skew_ms;
         if jumped.unsigned_abs() > config::JUMP_MS {
-            if log {
-                events::wall_jumped(jumped);
-            }
+            events::wall_jumped(jumped);
             self.catching_up = Some(now.steady);
             return per_second;
         }
