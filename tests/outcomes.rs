@@ -6,8 +6,9 @@ mod support;
 
 use std::time::Duration;
 
-use journeyman::{Cause, JobState, Policy};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
+use journeyman::{Cause, Cx, Failure, Job, JobResult, JobState, Policy, Runner, Target};
+use serde::{Deserialize, Serialize};
+use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, tasks};
 
 #[actix::test]
 async fn a_failure_is_retried_after_its_backoff() {
@@ -150,7 +151,7 @@ async fn a_deferral_is_bounded_by_the_deadline() {
 async fn the_policy_of_the_call_goes_before_the_registration_and_that_before_the_kind() {
     let log = Log::default();
     let shared = log.clone();
-    let t = journeyman::Runner::in_memory()
+    let t = Runner::in_memory()
         .context(move || std::future::ready(Ok::<_, std::convert::Infallible>(shared.clone())))
         .register_with::<support::Task>(Policy::default().attempts(2).base(SECOND))
         .test()
@@ -173,14 +174,37 @@ async fn the_overrides_of_a_call_survive_a_crash() {
     assert_eq!(log.total(), 5);
 }
 
+/// Fails once, and gives up for good when it is not what was enqueued.
+#[derive(Serialize, Deserialize)]
+struct Traced;
+
+impl Job for Traced {
+    type Context = ();
+    type Output = ();
+    const KIND: &'static str = "traced";
+
+    fn target(&self) -> Option<Target> {
+        Some("there".into())
+    }
+
+    async fn run(self, cx: Cx<()>) -> JobResult<()> {
+        let pairs = [("traceparent".to_owned(), "00-1".to_owned()), ("tenant".to_owned(), "a".to_owned())];
+        match cx.attempt() {
+            _ if cx.meta() != pairs => Err(Failure::permanent("other meta")),
+            1 => Err(Failure::transient("once")),
+            _ => Ok(()),
+        }
+    }
+}
+
 #[actix::test]
 async fn every_attempt_sees_the_same_meta_and_target() {
-    let log = Log::default();
-    let t = runner(&log).await;
-    let job = task_for("there", "a", &[Step::Fail, Step::Ok]);
-    let id = t.jobs().enqueue(job).meta("traceparent", "00-1").await.unwrap().id();
+    let mut t = Runner::in_memory().register::<Traced>().test().await.unwrap();
+    let id = t.jobs().enqueue(Traced).meta("traceparent", "00-1").meta("tenant", "a").await.unwrap().id();
     t.settle().await;
-    assert_eq!(t.jobs().get(id).await.unwrap().unwrap().target.unwrap().as_str(), "there");
+    t.crash_and_reopen().await.unwrap();
+    let info = t.jobs().get(id).await.unwrap().unwrap();
+    assert_eq!((info.target.unwrap().as_str(), info.failures), ("there", 1));
     t.run_until_idle(HOUR).await.unwrap();
-    assert_eq!(t.jobs().stats().done, 1);
+    assert_eq!((t.jobs().stats().done, t.jobs().stats().rejected), (1, 0));
 }

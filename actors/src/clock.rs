@@ -65,18 +65,9 @@ pub(crate) struct SystemClock {
 
 impl SystemClock {
     fn now(&self) -> Now {
-        Now { wall: SystemTime::now().into(), steady: self.level + self.start.elapsed_span() }
-    }
-}
-
-trait ElapsedSpan {
-    fn elapsed_span(&self) -> Span;
-}
-
-impl ElapsedSpan for Instant {
-    /// Rounded down: a timer that has fired must find its time reached only when it is.
-    fn elapsed_span(&self) -> Span {
-        Span(u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX))
+        // Rounded down: a time is reached only when it is.
+        let elapsed = Span(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX));
+        Now { wall: SystemTime::now().into(), steady: self.level + elapsed }
     }
 }
 

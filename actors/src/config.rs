@@ -22,7 +22,7 @@ pub struct Limits {
     pub pending_bytes: u64,
     /// Keys remembered, of live tickets and of ended ones within their window: 10,000,000.
     pub keys: usize,
-    /// Targets with a breaker or with waiting tickets: 10,000; each costs an actor of a few kilobytes.
+    /// Targets with a breaker or with waiting tickets: 10,000; each costs an actor.
     pub targets: usize,
     /// Calls that wait for an answer: 65,536. Beyond, callers hear `Full` at once instead of growing a mailbox.
     pub calls: usize,

@@ -167,12 +167,12 @@ impl QueueActor {
         self.settle_outcomes(now);
         self.take_in(now);
         self.select(now);
+        self.release(now);
         self.advance_drain(now);
         if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
             self.writer.prove(now);
         }
         self.writer.flush(now);
-        self.release(now);
         self.watch_journal(now);
         self.sweep_breakers(now);
         self.answer_idle(now);

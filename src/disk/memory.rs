@@ -61,13 +61,6 @@ impl MemDisk {
         state.synced_names.insert(name.to_owned(), id);
     }
 
-    /// Takes a file away for good.
-    pub fn delete(&self, name: &str) {
-        let mut state = self.state();
-        state.names.remove(name);
-        state.synced_names.remove(name);
-    }
-
     /// File syncs so far.
     #[must_use]
     pub fn syncs(&self) -> u64 {

@@ -94,7 +94,6 @@ impl QueueActor {
             _ => {}
         }
         // What was taken before the door closed is still decided; the report comes when all of it is on disk.
-        self.release(now);
         let is_done = self.intake.is_empty() && self.outcomes.is_empty() && self.effects.is_empty() && self.writer.is_flushed();
         if self.stage == Stage::Closing && is_done {
             self.close();
