@@ -14,7 +14,7 @@ use rustix::fs::{Access, OFlags};
 pub use memory::MemDisk;
 
 /// One directory of files, with what a crash leaves of it.
-pub trait Disk: Send {
+pub trait Disk: Send + Sync {
     /// The names in it, in any order.
     ///
     /// # Errors
@@ -45,6 +45,12 @@ pub trait Disk: Send {
     /// # Errors
     /// Those of the disk.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Bytes that may still be written to the disk, by somebody without privileges.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn free(&self) -> io::Result<u64>;
 
     /// Makes the names durable.
     ///
@@ -153,8 +159,37 @@ impl Disk for FileDisk {
         fs::rename(self.dir.join(from), self.dir.join(to))
     }
 
+    fn free(&self) -> io::Result<u64> {
+        let space = rustix::fs::statvfs(&self.dir)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
     fn sync_names(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
+    }
+}
+
+impl<D: Disk + Sync + ?Sized> Disk for std::sync::Arc<D> {
+    fn list(&self) -> io::Result<Vec<String>> {
+        (**self).list()
+    }
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        (**self).read(name)
+    }
+    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
+        (**self).head(name, length)
+    }
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        (**self).create(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        (**self).rename(from, to)
+    }
+    fn free(&self) -> io::Result<u64> {
+        (**self).free()
+    }
+    fn sync_names(&self) -> io::Result<()> {
+        (**self).sync_names()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The end of a journal and the death of an actor: what waited hears that nobody knows, later calls that nothing is
+//! The end of a journal and the death of an actor, where the runner is not to reopen by itself: what waited hears that nobody knows, later calls that nothing is
 //! available, nothing is acknowledged any more, and what was acknowledged is there at the next open.
 
 #[path = "support/runner.rs"]
@@ -7,14 +7,14 @@ mod support;
 
 use std::future::IntoFuture;
 
-use journeyman::testing::Syncs;
-use journeyman::{CallError, EnqueueError, Health};
+use journeyman::testing::{Syncs, TestRunner};
+use journeyman::{CallError, EnqueueError, Health, Limits};
 use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
 
 #[actix::test]
 async fn a_failed_sync_ends_the_journal_and_no_sync_follows() {
     let log = Log::default();
-    let mut t = runner(&log).await;
+    let mut t = brittle(&log).await;
     t.jobs().enqueue(task("before", &[Step::Ok])).delay(HOUR).await.unwrap();
     t.jobs().enqueue(task("running", &[Step::Sleep(1000)])).await.unwrap();
     t.settle().await;
@@ -41,7 +41,7 @@ async fn a_failed_sync_ends_the_journal_and_no_sync_follows() {
 #[actix::test]
 async fn an_answer_lost_on_the_way_is_unknown_and_a_key_makes_asking_again_harmless() {
     let log = Log::default();
-    let mut t = runner(&log).await;
+    let mut t = brittle(&log).await;
     t.jobs().enqueue(task("first", &[Step::Ok])).await.unwrap();
     t.settle().await;
     t.set_syncs(Syncs::Unheard);
@@ -60,7 +60,7 @@ async fn an_answer_lost_on_the_way_is_unknown_and_a_key_makes_asking_again_harml
 #[actix::test]
 async fn a_journal_that_stays_silent_is_given_up() {
     let log = Log::default();
-    let t = runner(&log).await;
+    let t = brittle(&log).await;
     t.set_syncs(Syncs::WhenTold);
     let jobs = t.jobs();
     let answer = t.drive(jobs.enqueue(task("a", &[Step::Ok])).into_future(), 2 * MINUTE).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_journal_that_stays_silent_is_given_up() {
 async fn the_death_of_any_core_actor_ends_the_runner_at_once_and_loses_nothing() {
     for actor in ["queue", "journal", "journal in front", "pool", "breaker", "worker"] {
         let log = Log::default();
-        let mut t = runner(&log).await;
+        let mut t = brittle(&log).await;
         t.jobs().enqueue(task_for("t", "done", &[Step::Ok])).await.unwrap();
         t.settle().await;
         t.jobs().enqueue(task_for("t", "running", &[Step::Sleep(60_000), Step::Ok])).await.unwrap();
@@ -126,4 +126,11 @@ async fn a_question_alone_proves_what_was_found_and_silence_writes_nothing() {
     assert_eq!(t.jobs().stats().records, 1, "a bare Lead, behind a copy of the last batch");
     assert!(t.jobs().get("0-1".parse().unwrap()).await.unwrap().is_some());
     assert_eq!(t.jobs().stats().records, 1, "once is enough");
+}
+
+/// A runner that never reopens by itself.
+async fn brittle(log: &Log) -> TestRunner<Log> {
+    let mut limits = Limits::default();
+    limits.reopenings = 0;
+    tasks(log).limits(limits).test().await.expect("an empty disk opens")
 }

@@ -201,6 +201,10 @@ impl OneFile {
 
 /// Reading is all that a recovery may do.
 impl Disk for OneFile {
+    fn free(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(vec![segment(1)])
     }

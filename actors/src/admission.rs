@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::Notify;
+
 /// What calls may hold at once. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission(Arc<Inner>);
@@ -12,6 +14,8 @@ pub(crate) struct Admission(Arc<Inner>);
 struct Inner {
     calls: Bounded,
     bytes: Bounded,
+    /// Told when a call comes and none was there.
+    awake: Notify,
 }
 
 /// The place of one call; given back on drop.
@@ -23,7 +27,7 @@ pub(crate) struct Room {
 
 impl Admission {
     pub(crate) fn new(calls: usize, bytes: u64) -> Self {
-        Self(Arc::new(Inner { calls: Bounded::new(calls as u64), bytes: Bounded::new(bytes) }))
+        Self(Arc::new(Inner { calls: Bounded::new(calls as u64), bytes: Bounded::new(bytes), awake: Notify::new() }))
     }
 
     /// A place for a call that carries so many bytes; the name of the bound that is reached otherwise.
@@ -35,7 +39,22 @@ impl Admission {
             self.0.calls.give(1);
             return Err("bytes in calls that wait for an answer");
         }
+        if self.calls() == 1 {
+            self.0.awake.notify_one();
+        }
         Ok(Room { admission: self.clone(), bytes })
+    }
+}
+
+impl Admission {
+    /// Calls that have a place.
+    pub(crate) fn calls(&self) -> u64 {
+        self.0.calls.taken.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a call that comes when none is there; one that came since it was last awaited counts.
+    pub(crate) async fn awake(&self) {
+        self.0.awake.notified().await;
     }
 }
 

@@ -53,6 +53,14 @@ pub struct Limits {
     pub append_timeout: Duration,
     /// How long `start` waits for another runner to let go of the directory: 0. A rolling restart wants more.
     pub wait_for_lock: Duration,
+    /// How often in a row a runner that has failed reopens its journal by itself: 8, which with the pauses between them is half a
+    /// minute. A minute without a failure begins a new row. 0: a failure is the end of the runner.
+    pub reopenings: u32,
+    /// The pause before the first reopening of a row, doubled for each that follows up to a hundredfold: 100 ms.
+    pub reopening_pause: Duration,
+    /// How long the queue may take no turn while work is there, before it counts as stuck and is replaced: 1 s, where a turn takes
+    /// milliseconds.
+    pub stuck_after: Duration,
     /// How long a cut-off attempt gets to notice at the end of a drain: 1 s.
     pub interrupt_grace: Duration,
 }
@@ -80,6 +88,9 @@ impl Default for Limits {
             breaker_idle: Duration::from_secs(600),
             append_timeout: Duration::from_secs(30),
             wait_for_lock: Duration::ZERO,
+            reopenings: 8,
+            reopening_pause: Duration::from_millis(100),
+            stuck_after: Duration::from_secs(1),
             interrupt_grace: Duration::from_secs(1),
         }
     }
@@ -137,5 +148,9 @@ pub(crate) const NEARLY_FULL: u64 = 8;
 pub(crate) const SPARE_UNITS: u32 = 16;
 /// How long a wait may last before the clocks are looked at again.
 pub(crate) const RECHECK_MS: u64 = 1_000;
+/// A reign of this length ends a row of reopenings.
+pub(crate) const STEADY_REIGN_MS: u64 = 60_000;
+/// The longest pause between two reopenings, in first pauses.
+pub(crate) const LONGEST_PAUSE: u64 = 100;
 /// A jump of the wall clock: more than its own slewing does between two looks.
 pub(crate) const JUMP_MS: u64 = 1_000;

@@ -58,7 +58,10 @@ pub enum EnqueueError {
     /// The answer was lost: the job may be stored or not. With a key, asking again is harmless.
     #[error("the answer was lost: the job may be stored or not; with a key, asking again is harmless")]
     Unknown,
-    /// The runner has failed. What was accepted is on disk for the next start.
+    /// The disk has no room. What was accepted waits there, and can be asked for.
+    #[error("nothing is stored: the disk is full, and the runner takes nothing until there is room again")]
+    ReadOnly,
+    /// The runner has failed. What was accepted is on disk; a runner that reopens by itself goes on with it soon.
     #[error("nothing is stored: the runner has failed and takes nothing until it is opened again")]
     Unavailable,
 }
@@ -76,9 +79,25 @@ pub enum CallError {
     /// The answer was lost: what was asked may have happened or not. Asking again is harmless.
     #[error("the answer was lost: it may have happened or not; asking again is harmless")]
     Unknown,
-    /// The runner has failed.
+    /// The disk has no room for the change.
+    #[error("nothing has changed: the disk is full, and the runner takes nothing until there is room again")]
+    ReadOnly,
+    /// The runner has failed; it may be about to reopen by itself.
     #[error("nothing has changed: the runner has failed and takes nothing until it is opened again")]
     Unavailable,
+}
+
+/// As a call to store something hears it.
+impl From<CallError> for EnqueueError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Full => Self::Full("calls that wait for an answer"),
+            CallError::ShuttingDown => Self::ShuttingDown,
+            CallError::Unknown => Self::Unknown,
+            CallError::ReadOnly => Self::ReadOnly,
+            CallError::Unavailable => Self::Unavailable,
+        }
+    }
 }
 
 /// Why waiting for an idle queue ended without one.

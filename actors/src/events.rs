@@ -72,7 +72,7 @@ pub(crate) fn journal_nearly_full(bytes: u64, limit: u64) {
 }
 
 pub(crate) fn journal_failed(why: &str) {
-    error!(target: JOURNAL, why, "the journal has failed: nothing is acknowledged until the runner is started again; look at the disk first");
+    error!(target: JOURNAL, why, "the journal has failed: nothing is acknowledged until it is open again; look at the disk");
 }
 
 pub(crate) fn torn(torn: &Torn) {
@@ -123,7 +123,31 @@ pub(crate) fn dropped() {
 }
 
 pub(crate) fn actor_died(name: &str) {
-    error!(target: RUNNER, name, "a core actor died: nothing is acknowledged until the runner is started again");
+    error!(target: RUNNER, name, "a core actor died: nothing is acknowledged until the journal is open again");
+}
+
+pub(crate) fn stuck(why: &str) {
+    error!(target: RUNNER, why, "the queue is stuck: nothing is acknowledged until the journal is open again");
+}
+
+pub(crate) fn abandoned() {
+    warn!(target: RUNNER, "the thread of a queue that is stuck is left behind; that queue decides nothing any more");
+}
+
+pub(crate) fn reopened(tries: u32) {
+    warn!(target: RUNNER, tries, "reopened: everything acknowledged goes on, attempts that still run are kept");
+}
+
+pub(crate) fn reopening_failed(why: &str) {
+    error!(target: RUNNER, why, "the journal could not be reopened");
+}
+
+pub(crate) fn given_up(why: &str) {
+    error!(target: RUNNER, why, "the runner is over: it will not be reopened any more; what was accepted is on disk for the next start");
+}
+
+pub(crate) fn read_only() {
+    error!(target: RUNNER, "the disk is full: questions are answered, and nothing is taken or run until there is room again");
 }
 
 pub(crate) fn seal_failed(why: &str) {

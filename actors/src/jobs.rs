@@ -9,14 +9,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use actix::dev::ToEnvelope;
-use actix::{Addr, Handler, Message};
+use actix::{Handler, Message};
 use journeyman_core::{JobId, Key, Kind, Options, Policy};
 
 use crate::admission::{Admission, Room};
 use crate::answers::{Cancelled, JobInfo, Receipt, TargetInfo};
+use crate::clock::Clock;
 use crate::config::{Limits, RECORD_OVERHEAD};
 use crate::error::{CallError, EnqueueError, IdleError};
 use crate::job::Job;
+use crate::line::Line;
 use crate::messages::{self, Due, NewJob};
 use crate::queue::QueueActor;
 use crate::registry::Policies;
@@ -29,17 +31,28 @@ use crate::status::{Health, Stats, Status};
 pub struct Jobs(Arc<Shared>);
 
 struct Shared {
-    queue: Addr<QueueActor>,
+    line: Line,
     policies: Arc<Policies>,
     limits: Limits,
     admission: Admission,
     status: Arc<Status>,
+    clock: Clock,
 }
 
 impl Jobs {
-    pub(crate) fn new(queue: Addr<QueueActor>, policies: Arc<Policies>, limits: Limits, status: Arc<Status>) -> Self {
+    pub(crate) fn new(line: Line, policies: Arc<Policies>, limits: Limits, status: Arc<Status>, clock: Clock) -> Self {
         let admission = Admission::new(limits.calls, limits.call_bytes);
-        Self(Arc::new(Shared { queue, policies, limits, admission, status }))
+        Self(Arc::new(Shared { line, policies, limits, admission, status, clock }))
+    }
+
+    /// Calls that wait for an answer.
+    pub(crate) fn waiting_calls(&self) -> u64 {
+        self.0.admission.calls()
+    }
+
+    /// Waits for a call while none waits for an answer.
+    pub(crate) async fn called(&self) {
+        self.0.admission.awake().await;
     }
 
     /// Prepares to store a job; nothing happens until the result is awaited. The answer comes when the job is on disk:
@@ -106,13 +119,31 @@ impl Jobs {
         self.ask(messages::Targets { room }).await?
     }
 
-    /// Waits until nothing is pending or running, for at most `patience` by the runner's clock.
+    /// Waits until nothing is pending or running, for at most `patience` by the runner's clock. A runner that reopens by itself
+    /// meanwhile goes on with the wait.
     ///
     /// # Errors
     /// [`IdleError::WorkLeft`] when there was work left; it goes on.
     pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
-        let room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(messages::UntilIdle { patience: patience.into(), room }).await?
+        let clock = &self.0.clock;
+        let until = clock.now().steady + patience.into();
+        loop {
+            let room = self.room(0).map_err(|_| CallError::Full)?;
+            let patience = until.since(clock.now().steady);
+            let lost = match self.ask(messages::UntilIdle { patience, room }).await {
+                Err(lost @ (CallError::Unknown | CallError::Unavailable)) => lost,
+                answer => return answer?,
+            };
+            tokio::select! {
+                reopened = self.reopened() => if !reopened { return Err(lost.into()) },
+                () = clock.sleep_until(until) => return Err(lost.into()),
+            }
+        }
+    }
+
+    /// Waits until a runner that has failed answers again. False when it never will.
+    async fn reopened(&self) -> bool {
+        self.0.status.settled().await.answers()
     }
 
     /// Counters, at once: of what is on disk, without asking the queue.
@@ -156,12 +187,7 @@ impl Jobs {
             return Ok(Vec::new());
         }
         let room = self.room(bytes).map_err(EnqueueError::Full)?;
-        match self.ask(messages::Enqueue { jobs, room }).await {
-            Ok(answer) => answer,
-            Err(CallError::ShuttingDown) => Err(EnqueueError::ShuttingDown),
-            Err(CallError::Unavailable) => Err(EnqueueError::Unavailable),
-            Err(_) => Err(EnqueueError::Unknown),
-        }
+        self.ask(messages::Enqueue { jobs, room }).await?
     }
 
     fn room(&self, bytes: u64) -> Result<Room, &'static str> {
@@ -175,13 +201,17 @@ impl Jobs {
         QueueActor: Handler<M>,
         actix::Context<QueueActor>: ToEnvelope<QueueActor, M>,
     {
-        if self.0.status.has_failed() {
-            return Err(CallError::Unavailable);
-        }
         if self.0.status.closed.load(Ordering::Relaxed) {
             return Err(CallError::ShuttingDown);
         }
-        self.0.queue.send(message).await.map_err(|_| CallError::Unknown)
+        let queue = self.0.line.queue().filter(|_| self.0.status.answers()).ok_or(CallError::Unavailable)?;
+        tokio::select! {
+            // An answer that is there counts, whatever happened since.
+            biased;
+            answer = queue.send(message) => answer.map_err(|_| CallError::Unknown),
+            // A queue that is stuck drops nothing.
+            _ = self.0.status.failed() => Err(CallError::Unknown),
+        }
     }
 }
 

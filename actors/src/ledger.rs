@@ -1,16 +1,41 @@
-//! Live attempts by (ticket, attempt), outside every actor: their outcomes survive the actor that they are sent to.
-//! An entry leaves when the record that ends its attempt is durable. Decides nothing.
+//! Live attempts by (ticket, attempt), outside every actor: their outcomes and their units survive the queue that they are for,
+//! and wait here for the next one. An entry leaves when the record that ends its attempt is durable and its unit is free. Decides
+//! nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use actix::Recipient;
+use journeyman_core::pool::Pool;
 use journeyman_core::retry::Outcome;
-use journeyman_core::{Attempt, End, Fault, Ticket, Time};
+use journeyman_core::{Attempt, End, Fault, Seq, Ticket, Time};
 use tokio_util::sync::CancellationToken;
 
-/// The attempts of one runner. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger(Arc<Mutex<HashMap<(Ticket, Attempt), Entry>>>);
+use crate::messages::{Finished, Freed, Returned, Returns, Units};
+
+/// The attempts of one process. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Book>>);
+
+#[derive(Default)]
+struct Book {
+    entries: HashMap<(Ticket, Attempt), Entry>,
+    /// The queue in office; none between two.
+    office: Option<Office>,
+    reigns: u64,
+    /// The first record that this process wrote: an attempt from there on was selected by it.
+    first: Option<Seq>,
+}
+
+/// Who hears of an end, and who may begin an attempt.
+pub(crate) struct Office {
+    pub finished: Recipient<Finished>,
+    pub freed: Recipient<Freed>,
+}
+
+/// The number of a queue in office. A queue that was replaced and does not know it yet has an old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reign(u64);
 
 /// What can be said to an attempt from outside.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +57,7 @@ pub(crate) enum Ended {
     Open { until: Time },
     /// This build cannot decode the payload.
     Unreadable { why: String },
-    /// The stop came before the job began.
+    /// The stop came before the job began, or the queue that had selected it was gone.
     NeverBegan,
     /// Whoever had it is gone without a word; nobody knows how far it came.
     Lost,
@@ -40,55 +65,159 @@ pub(crate) enum Ended {
     Crashed,
 }
 
-#[derive(Debug)]
-enum Entry {
+/// An entry as a new queue finds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub ticket: Ticket,
+    pub attempt: Attempt,
+    pub stage: Stage,
+    /// Whether something of it still runs.
+    pub is_occupied: bool,
+}
+
+/// How far an attempt has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Live,
+    /// How, [`Ledger::ended`] tells.
+    Ended,
+    /// Its record is durable; a blocking section of it goes on.
+    Settled,
+}
+
+struct Entry {
+    progress: Progress,
+    /// Whether the attempt or a blocking section of it still runs.
+    is_occupied: bool,
+    /// The unit of the pool that it occupies; none when a new pool had none to spare.
+    units: Option<Units>,
+}
+
+enum Progress {
     Live {
         signals: Signals,
         /// Whether the job has begun to run.
         begun: bool,
     },
     Ended(Ended),
+    Settled,
 }
 
 impl Ledger {
-    /// Notes an attempt that is about to begin.
-    pub(crate) fn begin(&self, ticket: Ticket, attempt: Attempt) -> Signals {
-        let signals = Signals::default();
-        self.entries().insert((ticket, attempt), Entry::Live { signals: signals.clone(), begun: false });
-        signals
+    /// A new queue takes over. Units that attempts occupy are taken from the new pool in the place of those of the old one.
+    /// What ends from now on is told to `office`; what ended before stands in the answer.
+    pub(crate) fn take_office(&self, office: Office, pool: &mut Pool, home: &Recipient<Returned>) -> (Reign, Vec<Standing>) {
+        let mut book = self.book();
+        book.reigns += 1;
+        book.office = Some(office);
+        for entry in book.entries.values_mut().filter(|entry| entry.is_occupied) {
+            entry.units = pool.reserve(1).map(|permit| Units::new(permit, home.clone()));
+        }
+        let standing = |(name, entry): (&(Ticket, Attempt), &Entry)| Standing {
+            ticket: name.0,
+            attempt: name.1,
+            stage: entry.progress.stage(),
+            is_occupied: entry.is_occupied,
+        };
+        (Reign(book.reigns), book.entries.iter().map(standing).collect())
     }
 
-    /// Notes how it ended. The first word counts: one that was given up cannot end again.
-    pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended) {
-        if let Some(entry @ Entry::Live { .. }) = self.entries().get_mut(&(ticket, attempt)) {
-            *entry = Entry::Ended(ended);
+    /// Nobody is in office any more: no attempt begins, and what ends waits here.
+    pub(crate) fn leave_office(&self) {
+        self.book().office = None;
+    }
+
+    pub(crate) fn is_in_office(&self, reign: Reign) -> bool {
+        self.book().is_in_office(reign)
+    }
+
+    /// The first record that this process writes, now or before.
+    pub(crate) fn first_record(&self, seq: Seq) {
+        self.book().first.get_or_insert(seq);
+    }
+
+    /// Whether this process selected the attempt.
+    pub(crate) fn selected_here(&self, attempt: Attempt) -> bool {
+        self.book().first.is_some_and(|first| attempt.0 >= first)
+    }
+
+    /// Notes an attempt that is about to begin and occupies `unit`. Gives the unit back when another queue is in office.
+    pub(crate) fn begin(&self, reign: Reign, ticket: Ticket, attempt: Attempt, unit: Units) -> Result<Signals, Units> {
+        let mut book = self.book();
+        if !book.is_in_office(reign) {
+            return Err(unit);
+        }
+        let signals = Signals::default();
+        let progress = Progress::Live { signals: signals.clone(), begun: false };
+        book.entries.insert((ticket, attempt), Entry { progress, is_occupied: true, units: Some(unit) });
+        Ok(signals)
+    }
+
+    /// Notes an end of which no attempt tells.
+    pub(crate) fn note(&self, ticket: Ticket, attempt: Attempt, ended: Ended) {
+        let mut book = self.book();
+        match book.entries.get_mut(&(ticket, attempt)) {
+            // The first word counts: one that was given up cannot end again.
+            Some(entry) if entry.progress.stage() == Stage::Live => entry.progress = Progress::Ended(ended),
+            Some(_) => {}
+            None => drop(book.entries.insert((ticket, attempt), Entry { progress: Progress::Ended(ended), is_occupied: false, units: None })),
+        }
+    }
+
+    /// An attempt tells how it ended; its unit comes with the news, unless a blocking section still occupies it.
+    pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended, is_empty: bool) {
+        self.note(ticket, attempt, ended);
+        let mut book = self.book();
+        let seat = if is_empty { Returns::Now(book.vacate(ticket, attempt)) } else { Returns::WithItsLastSection };
+        if let Some(office) = &book.office {
+            office.finished.do_send(Finished { ticket, attempt, seat });
+        }
+    }
+
+    /// The last blocking section of an attempt has ended, later than the attempt itself.
+    pub(crate) fn free(&self, ticket: Ticket, attempt: Attempt) {
+        let mut book = self.book();
+        let units = book.vacate(ticket, attempt);
+        if let Some(office) = &book.office {
+            office.freed.do_send(Freed { ticket, units });
         }
     }
 
     /// How it ended.
     pub(crate) fn ended(&self, ticket: Ticket, attempt: Attempt) -> Option<Ended> {
-        match self.entries().get(&(ticket, attempt))? {
-            Entry::Ended(ended) => Some(ended.clone()),
-            Entry::Live { .. } => None,
+        match &self.book().entries.get(&(ticket, attempt))?.progress {
+            Progress::Ended(ended) => Some(ended.clone()),
+            Progress::Live { .. } | Progress::Settled => None,
         }
+    }
+
+    /// Whether something of it still runs.
+    pub(crate) fn is_occupied(&self, ticket: Ticket, attempt: Attempt) -> bool {
+        self.book().entries.get(&(ticket, attempt)).is_some_and(|entry| entry.is_occupied)
     }
 
     /// The record that ends it is durable.
     pub(crate) fn forget(&self, ticket: Ticket, attempt: Attempt) {
-        self.entries().remove(&(ticket, attempt));
+        let mut book = self.book();
+        if let Some(entry) = book.entries.get_mut(&(ticket, attempt)) {
+            entry.progress = Progress::Settled;
+            if !entry.is_occupied {
+                book.entries.remove(&(ticket, attempt));
+            }
+        }
     }
 
     /// Tells a live attempt that its ticket was cancelled.
     pub(crate) fn cancel(&self, ticket: Ticket, attempt: Attempt) {
-        if let Some(Entry::Live { signals, .. }) = self.entries().get(&(ticket, attempt)) {
+        if let Some(Progress::Live { signals, .. }) = self.book().entries.get(&(ticket, attempt)).map(|entry| &entry.progress) {
             signals.cancelled.cancel();
         }
     }
 
     /// Cuts off every live attempt.
     pub(crate) fn interrupt_all(&self) {
-        for entry in self.entries().values() {
-            if let Entry::Live { signals, .. } = entry {
+        for entry in self.book().entries.values() {
+            if let Progress::Live { signals, .. } = &entry.progress {
                 signals.interrupted.cancel();
             }
         }
@@ -96,8 +225,8 @@ impl Ledger {
 
     /// The job begins to run, unless it was cut off or given up before.
     pub(crate) fn may_run(&self, ticket: Ticket, attempt: Attempt) -> bool {
-        match self.entries().get_mut(&(ticket, attempt)) {
-            Some(Entry::Live { signals, begun }) if !signals.interrupted.is_cancelled() => {
+        match self.book().entries.get_mut(&(ticket, attempt)).map(|entry| &mut entry.progress) {
+            Some(Progress::Live { signals, begun }) if !signals.interrupted.is_cancelled() => {
                 *begun = true;
                 true
             }
@@ -107,14 +236,41 @@ impl Ledger {
 
     /// Attempts that have not ended, and whether their jobs have begun to run.
     pub(crate) fn live(&self) -> Vec<(Ticket, Attempt, bool)> {
-        let live = |(name, entry): (&(Ticket, Attempt), &Entry)| match entry {
-            Entry::Live { begun, .. } => Some((name.0, name.1, *begun)),
-            Entry::Ended(_) => None,
+        let live = |(name, entry): (&(Ticket, Attempt), &Entry)| match entry.progress {
+            Progress::Live { begun, .. } => Some((name.0, name.1, begun)),
+            Progress::Ended(_) | Progress::Settled => None,
         };
-        self.entries().iter().filter_map(live).collect()
+        self.book().entries.iter().filter_map(live).collect()
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<(Ticket, Attempt), Entry>> {
+    fn book(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    const fn is_in_office(&self, reign: Reign) -> bool {
+        self.office.is_some() && self.reigns == reign.0
+    }
+
+    /// Nothing of the attempt runs any more: its unit is free.
+    fn vacate(&mut self, ticket: Ticket, attempt: Attempt) -> Option<Units> {
+        let entry = self.entries.get_mut(&(ticket, attempt))?;
+        entry.is_occupied = false;
+        let units = entry.units.take();
+        if matches!(entry.progress, Progress::Settled) {
+            self.entries.remove(&(ticket, attempt));
+        }
+        units
+    }
+}
+
+impl Progress {
+    const fn stage(&self) -> Stage {
+        match self {
+            Self::Live { .. } => Stage::Live,
+            Self::Ended(_) => Stage::Ended,
+            Self::Settled => Stage::Settled,
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod admission;
 mod answers;
+mod base;
 mod breaker;
 mod clock;
 mod config;
@@ -15,7 +16,9 @@ mod events;
 mod job;
 mod jobs;
 mod journal;
+mod keeper;
 mod ledger;
+mod line;
 mod messages;
 mod pool;
 mod queue;
@@ -25,6 +28,7 @@ mod status;
 mod supervisor;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod threads;
 mod wiring;
 mod worker;
 mod writer;

@@ -202,7 +202,8 @@ impl Drop for Units {
     }
 }
 
-/// An attempt on its way: its Select is durable. Whoever has it must end it; dropped, it ends as lost.
+/// An attempt on its way: its Select is durable. Whoever has it must end it; dropped, it ends as lost. It tells the ledger,
+/// which knows who is to hear of it: the queue that sent it out may be gone by then.
 pub(crate) struct Flight {
     pub ticket: Ticket,
     pub attempt: Attempt,
@@ -213,26 +214,17 @@ pub(crate) struct Flight {
     pub signals: Signals,
     seat: Option<Arc<Seat>>,
     ledger: Ledger,
-    queue: Recipient<Finished>,
 }
 
 impl Flight {
-    #[expect(clippy::too_many_arguments, reason = "each is one thing that travels with an attempt; there is one caller")]
-    pub(crate) fn new(
-        ticket: Ticket,
-        attempt: Attempt,
-        number: u32,
-        job: Arc<Job>,
-        timeout: Span,
-        seat: Seat,
-        ledger: Ledger,
-        queue: Recipient<Finished>,
-    ) -> Self {
-        let signals = ledger.begin(ticket, attempt);
-        Self { ticket, attempt, number, job, timeout, signals, seat: Some(Arc::new(seat)), ledger, queue }
+    /// `signals` are those that the ledger gave when the attempt was noted there.
+    pub(crate) fn new(name: (Ticket, Attempt), number: u32, job: Arc<Job>, timeout: Span, signals: Signals, ledger: Ledger) -> Self {
+        let (ticket, attempt) = name;
+        let seat = Seat { ticket, attempt, ledger: Some(ledger.clone()) };
+        Self { ticket, attempt, number, job, timeout, signals, seat: Some(Arc::new(seat)), ledger }
     }
 
-    /// The unit, for blocking sections to share. They keep it beyond the end of the attempt.
+    /// The place, for blocking sections to share. They keep it beyond the end of the attempt.
     pub(crate) const fn seat(&self) -> Option<&Arc<Seat>> {
         self.seat.as_ref()
     }
@@ -249,12 +241,8 @@ impl Flight {
 
     fn end(&mut self, ended: Ended) {
         let Some(seat) = self.seat.take() else { return };
-        self.ledger.end(self.ticket, self.attempt, ended);
-        let seat = match Arc::into_inner(seat) {
-            Some(seat) => Returns::Now(seat.into_units()),
-            None => Returns::WithItsLastSection,
-        };
-        self.queue.do_send(Finished { ticket: self.ticket, attempt: self.attempt, seat });
+        let is_empty = Arc::into_inner(seat).map(Seat::leave).is_some();
+        self.ledger.end(self.ticket, self.attempt, ended, is_empty);
     }
 }
 
@@ -264,28 +252,25 @@ impl Drop for Flight {
     }
 }
 
-/// The unit that an attempt occupies. Its blocking sections hold it too; the last one to leave sends it home.
+/// The place of an attempt in the pool, whose unit the ledger keeps. Its blocking sections hold it too; when the last one leaves,
+/// the unit is free.
 pub(crate) struct Seat {
-    units: Option<Units>,
     ticket: Ticket,
     attempt: Attempt,
-    queue: Recipient<Freed>,
+    ledger: Option<Ledger>,
 }
 
 impl Seat {
-    pub(crate) const fn new(units: Units, ticket: Ticket, attempt: Attempt, queue: Recipient<Freed>) -> Self {
-        Self { units: Some(units), ticket, attempt, queue }
-    }
-
-    fn into_units(mut self) -> Option<Units> {
-        self.units.take()
+    /// Left with the attempt itself: its end says so.
+    fn leave(mut self) {
+        self.ledger = None;
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(units) = self.units.take() {
-            self.queue.do_send(Freed { ticket: self.ticket, attempt: self.attempt, units });
+        if let Some(ledger) = self.ledger.take() {
+            ledger.free(self.ticket, self.attempt);
         }
     }
 }
@@ -377,8 +362,8 @@ pub(crate) enum Returns {
 #[rtype(result = "()")]
 pub(crate) struct Freed {
     pub ticket: Ticket,
-    pub attempt: Attempt,
-    pub units: Units,
+    /// None when a new pool had none to spare for it.
+    pub units: Option<Units>,
 }
 
 /// What is known of a ticket.
@@ -416,7 +401,7 @@ pub(crate) struct Drain {
     pub patience: Span,
 }
 
-/// Something of the core has died: answer what waits, and take nothing more.
+/// Sign of life: take a turn. A queue that takes none is stuck.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Halt;
+pub(crate) struct Beat;

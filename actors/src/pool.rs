@@ -15,8 +15,8 @@ pub(crate) struct PoolActor {
 }
 
 impl PoolActor {
-    pub(crate) fn new(capacity: u32, me: Recipient<Returned>, queue: Recipient<Granted>, clock: Clock) -> Self {
-        Self { pool: Pool::new(capacity), wanted: 0, me, queue, clock }
+    pub(crate) const fn new(pool: Pool, me: Recipient<Returned>, queue: Recipient<Granted>, clock: Clock) -> Self {
+        Self { pool, wanted: 0, me, queue, clock }
     }
 
     fn grant(&mut self) {

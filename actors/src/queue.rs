@@ -4,7 +4,6 @@
 
 mod drain;
 mod effects;
-mod holds;
 mod intake;
 mod outcomes;
 mod questions;
@@ -17,28 +16,26 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient, SpawnHandle};
 use journeyman_core::breaker::Circuit;
 use journeyman_core::queue::{Change, Live, Phase};
-use journeyman_core::schedule::{Entry, Schedule, Wake};
+use journeyman_core::schedule::{Entry, Hold, Schedule, Wake};
 use journeyman_core::{Attempt, Kind, Now, Op, Policy, Record, Span, Target, Ticket, Time};
-use tokio::sync::watch;
 
 use crate::answers::ShutdownReport;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::events;
-use crate::ledger::{Ended, Ledger};
-use crate::messages::{Appended, Finished, Freed, Halt, Later, Selected, Units, Want};
+use crate::ledger::{self, Ended, Ledger, Reign, Standing};
+use crate::messages::{Appended, Beat, Later, Selected, Units, Want};
 use crate::registry::Policies;
 use crate::status::Status;
 use crate::worker::Workers;
 use crate::writer::Writer;
 use drain::Stage;
 use effects::{Effect, Effects};
-use holds::Asides;
 use intake::Intake;
 use questions::WaitingForIdle;
 use selection::Known;
 #[cfg(feature = "testing")]
-pub(crate) use selection::Spare;
+pub(crate) use selection::{Spare, Stall};
 use timing::WallWatch;
 
 /// What the wiring gives the queue: everything it talks to, as messages only.
@@ -46,9 +43,6 @@ pub(crate) struct Links {
     pub pool: Recipient<Want>,
     pub workers: Workers,
     pub breakers: StartBreaker,
-    pub finished: Recipient<Finished>,
-    pub freed: Recipient<Freed>,
-    pub draining: watch::Sender<bool>,
 }
 
 /// Starts the breaker of a target beside the queue.
@@ -61,6 +55,18 @@ pub(crate) struct Rules {
     pub circuit: Circuit,
 }
 
+/// What a queue is handed when it takes office.
+pub(crate) struct Office {
+    pub ledger: Ledger,
+    pub reign: Reign,
+    /// Attempts that outlived the queue before.
+    pub standings: Vec<Standing>,
+    /// Whether there is no room for a single record.
+    pub is_read_only: bool,
+    /// Whether the runner is being stopped.
+    pub is_draining: bool,
+}
+
 pub(crate) struct QueueActor {
     writer: Writer,
     schedule: Schedule,
@@ -69,8 +75,9 @@ pub(crate) struct QueueActor {
     outcomes: VecDeque<(Ticket, Attempt)>,
     /// Selected and not yet settled; its target, to tell the schedule.
     running: HashMap<Ticket, (Attempt, Option<Target>)>,
-    asides: Asides,
-    /// How far the wall clock was ahead of the steady one when a ticket got its start; only where it was not level.
+    /// How far the wall clock was ahead of the steady one when this queue took over.
+    skew: i64,
+    /// And when a ticket got its start; only where that differs.
     skews: HashMap<Ticket, i64>,
     spare: Option<Units>,
     /// Units that the pool was asked for and has not given yet.
@@ -91,13 +98,15 @@ pub(crate) struct QueueActor {
     links: Links,
     rules: Rules,
     ledger: Ledger,
+    reign: Reign,
     status: Arc<Status>,
     clock: Clock,
 }
 
 impl QueueActor {
-    pub(crate) fn new(writer: Writer, links: Links, rules: Rules, ledger: Ledger, status: Arc<Status>, clock: Clock) -> Self {
+    pub(crate) fn new(writer: Writer, links: Links, rules: Rules, office: Office, status: Arc<Status>, clock: Clock) -> Self {
         let now = clock.now();
+        let Office { ledger, reign, standings, is_read_only, is_draining } = office;
         let mut actor = Self {
             writer,
             schedule: Schedule::new(rules.policies.keys().cloned()),
@@ -105,14 +114,18 @@ impl QueueActor {
             intake: VecDeque::new(),
             outcomes: VecDeque::new(),
             running: HashMap::new(),
-            asides: Asides::default(),
+            skew: now.wall.skew_ms(now.steady),
             skews: HashMap::new(),
             spare: None,
             asked: 0,
             targets: HashMap::new(),
             swept: now.steady,
             waiting_for_idle: Vec::new(),
-            stage: Stage::Open,
+            stage: match (is_read_only, is_draining) {
+                (true, _) => Stage::ReadOnly,
+                (_, true) => Stage::Quiet,
+                (false, false) => Stage::Open,
+            },
             drained: Vec::new(),
             interrupted: 0,
             wall: WallWatch::new(now),
@@ -122,38 +135,62 @@ impl QueueActor {
             links,
             rules,
             ledger,
+            reign,
             status,
             clock,
         };
         actor.take_over();
+        actor.take_over_attempts(&standings);
         actor
     }
 
-    /// Makes the index of what is on disk. Tickets that were running when the last process died are orphans: their
-    /// attempts are settled as crashed before anything is selected.
+    /// Makes the index of what is on disk.
     fn take_over(&mut self) {
         let mut unknown: HashMap<Kind, usize> = HashMap::new();
-        let tickets: Vec<Ticket> = self.writer.queue().tickets().map(|(ticket, _)| ticket).collect();
-        for ticket in tickets {
-            let Some(live) = self.writer.queue().get(ticket) else { continue };
+        for (ticket, live) in self.writer.queue().tickets() {
             if !self.schedule.knows_kind(&live.job.kind) {
                 *unknown.entry(live.job.kind.clone()).or_default() += 1;
             }
             match live.phase {
-                Phase::Pending { due } => self.schedule.insert(entry(ticket, live, first_wake(live, due))),
-                Phase::Running { attempt } => {
-                    self.running.insert(ticket, (attempt, live.job.target.clone()));
-                    self.ledger.begin(ticket, attempt);
-                    self.ledger.end(ticket, attempt, Ended::Crashed);
-                    self.outcomes.push_back((ticket, attempt));
-                }
+                Phase::Pending { due } => self.schedule.insert(entry(ticket, live, first_wake(live, due, self.skew))),
+                Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target.clone()))),
             }
         }
         for (kind, tickets) in unknown {
             events::unknown_kinds(&kind, tickets);
         }
-        if !self.outcomes.is_empty() {
-            events::orphans(self.outcomes.len());
+    }
+
+    /// Settles what became of attempts while no queue was in office. One that is on disk as running and that nobody knows has
+    /// never begun when this process selected it; else it died with the process that did.
+    fn take_over_attempts(&mut self, standings: &[Standing]) {
+        self.ledger.first_record(self.writer.queue().last().next());
+        let mut unaccounted: HashMap<Ticket, Attempt> = self.running.iter().map(|(ticket, (attempt, _))| (*ticket, *attempt)).collect();
+        for Standing { ticket, attempt, stage, is_occupied } in standings.iter().copied() {
+            let counts = unaccounted.get(&ticket) == Some(&attempt);
+            match stage {
+                _ if counts => drop(unaccounted.remove(&ticket)),
+                ledger::Stage::Live => self.ledger.cancel(ticket, attempt),
+                // Its record had reached the disk, though nobody heard so.
+                ledger::Stage::Ended => self.ledger.forget(ticket, attempt),
+                ledger::Stage::Settled => {}
+            }
+            if counts && stage == ledger::Stage::Ended {
+                self.outcomes.push_back((ticket, attempt));
+            }
+            if !counts && is_occupied {
+                self.schedule.put_aside(ticket, Hold::StillRunning);
+            }
+        }
+        let mut orphans = 0;
+        for (ticket, attempt) in unaccounted {
+            let is_ours = self.ledger.selected_here(attempt);
+            orphans += usize::from(!is_ours);
+            self.ledger.note(ticket, attempt, if is_ours { Ended::NeverBegan } else { Ended::Crashed });
+            self.outcomes.push_back((ticket, attempt));
+        }
+        if orphans > 0 {
+            events::orphans(orphans);
         }
     }
 
@@ -161,19 +198,24 @@ impl QueueActor {
     fn turn(&mut self, ctx: &mut Context<Self>) {
         self.turn_is_due = false;
         let now = self.clock.now();
-        if self.stage.is_over() {
+        self.status.pulse.set(now.steady.0);
+        if !self.is_in_office() {
             return;
         }
-        self.settle_outcomes(now);
-        self.take_in(now);
-        self.select(now);
+        if self.stage != Stage::ReadOnly {
+            self.settle_outcomes(now);
+            self.take_in(now);
+            self.select(now);
+        }
         self.release(now);
         self.advance_drain(now);
-        if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
-            self.writer.prove(now);
+        if self.stage != Stage::ReadOnly {
+            if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
+                self.writer.prove(now);
+            }
+            self.writer.flush(now);
+            self.watch_journal(now);
         }
-        self.writer.flush(now);
-        self.watch_journal(now);
         self.sweep_breakers(now);
         self.answer_idle(now);
         self.set_gauges();
@@ -188,9 +230,18 @@ impl QueueActor {
         }
     }
 
-    /// Releases what waited for the disk and has it now.
+    /// Whether this queue decides. One that was replaced while it was stuck finds out here.
+    fn is_in_office(&mut self) -> bool {
+        if !self.stage.is_over() && !self.ledger.is_in_office(self.reign) {
+            self.halt();
+        }
+        !self.stage.is_over()
+    }
+
+    /// Releases what waited for the disk and has it now. A queue that cannot write tells what it has read.
     fn release(&mut self, now: Now) {
-        while let Some((seq, effect)) = self.effects.pop(self.writer.durable()) {
+        let upto = if self.stage == Stage::ReadOnly { self.writer.queue().last() } else { self.writer.durable() };
+        while let Some((seq, effect)) = self.effects.pop(upto) {
             self.perform(now, seq, effect);
         }
     }
@@ -215,7 +266,7 @@ impl QueueActor {
         if live.job.options.due_is_absolute() {
             return now.wall;
         }
-        now.steady.shifted(self.skews.get(&ticket).copied().unwrap_or(0))
+        now.steady.shifted(self.skews.get(&ticket).copied().unwrap_or(self.skew))
     }
 
     /// How long it is from now until `due`, which is in the ticket's own time.
@@ -237,9 +288,9 @@ impl QueueActor {
         self.effects.push(self.writer.queue().last(), Effect::Answer(Box::new(answer)));
     }
 
-    /// The end of this runner: what waits hears that nobody knows, later calls that nothing is available.
+    /// The end of this queue: what waits hears that nobody knows, later calls that nothing is available.
     fn fail(&mut self, why: &str) {
-        if self.status.fail(why) {
+        if self.ledger.is_in_office(self.reign) && self.status.fail(why) {
             events::journal_failed(why);
         }
         self.halt();
@@ -252,7 +303,6 @@ impl QueueActor {
         self.waiting_for_idle.clear();
         self.drained.clear();
         self.intake.clear();
-        self.ledger.interrupt_all();
     }
 }
 
@@ -283,7 +333,7 @@ impl Handler<Appended> for QueueActor {
 
     fn handle(&mut self, appended: Appended, ctx: &mut Context<Self>) {
         match appended {
-            _ if self.stage.is_over() => {}
+            _ if !self.is_in_office() => {}
             Appended::Durable(upto) => {
                 self.writer.is_durable(upto);
                 self.release(self.clock.now());
@@ -296,12 +346,11 @@ impl Handler<Appended> for QueueActor {
     }
 }
 
-impl Handler<Halt> for QueueActor {
+impl Handler<Beat> for QueueActor {
     type Result = ();
 
-    fn handle(&mut self, _: Halt, _: &mut Context<Self>) {
-        self.clock.stir();
-        self.halt();
+    fn handle(&mut self, _: Beat, ctx: &mut Context<Self>) {
+        self.request_turn(ctx);
     }
 }
 
@@ -309,9 +358,11 @@ fn entry(ticket: Ticket, live: &Live, wake: Wake) -> Entry {
     Entry { ticket, kind: live.job.kind.clone(), target: live.job.target.clone(), priority: live.job.priority, rank: live.rank, wake }
 }
 
-/// How a recovered ticket waits. At the start both clocks are level, so stored times need no conversion.
-fn first_wake(live: &Live, due: Time) -> Wake {
-    if live.job.options.due_is_absolute() && live.failures == 0 { Wake::Wall(due) } else { Wake::Steady(due) }
+/// How a recovered ticket waits. At the start of a process both clocks are level, so stored times need no conversion; later the
+/// wall clock may have been moved by `skew`.
+fn first_wake(live: &Live, due: Time, skew: i64) -> Wake {
+    let is_absolute = live.job.options.due_is_absolute() && live.failures == 0;
+    if is_absolute { Wake::Wall(due) } else { Wake::Steady(due.shifted(skew.saturating_neg())) }
 }
 
 /// The most bytes of a record that has only numbers.

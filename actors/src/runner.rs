@@ -9,45 +9,34 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use actix::Addr;
 use futures_util::FutureExt;
 use journeyman_core::disk::{DirError, FileDisk};
-use journeyman_core::store::Store;
 use journeyman_core::{Circuit, Policy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::answers::ShutdownReport;
+use crate::base::Base;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::error::{RunnerFailed, StartError};
 use crate::events;
 use crate::job::Job;
 use crate::jobs::Jobs;
-use crate::messages::{Drain, Quiet, Seal};
-use crate::queue::QueueActor;
+use crate::keeper::{Keeper, Place};
 use crate::registry::Registry;
-use crate::status::Status;
-use crate::wiring::{self, Blueprint, Core, Factory, Place, Threads};
+use crate::threads::Host;
+use crate::wiring::{Blueprint, Factory};
 
 /// A runner that has been started. Ends with [`Runner::serve`], [`Runner::run_until`] or [`Runner::shutdown`]; dropped, it
 /// cuts its attempts off as a crash would, and says so in the log.
 #[must_use = "a runner that is dropped stops at once"]
 pub struct Runner {
-    jobs: Jobs,
-    queue: Addr<QueueActor>,
-    status: Arc<Status>,
-    host: Option<Host>,
-}
-
-/// The thread that the runner lives on.
-struct Host {
-    stop: oneshot::Sender<()>,
-    stopped: oneshot::Receiver<()>,
-    thread: JoinHandle<()>,
+    base: Base,
+    /// The thread that it lives on, and how to end it.
+    host: Option<(Host, oneshot::Sender<()>)>,
 }
 
 impl Runner {
@@ -75,7 +64,7 @@ impl Runner {
     /// The handle to enqueue with. Clone it as you like.
     #[must_use]
     pub fn jobs(&self) -> Jobs {
-        self.jobs.clone()
+        self.base.jobs.clone()
     }
 
     /// Runs until the server ends: by itself, or by SIGTERM or SIGINT, which the server is expected to hear as well (actix-web's
@@ -94,17 +83,17 @@ impl Runner {
             // The signal first: the server may have heard the same one, and then it is not the second.
             biased;
             () = signals.next() => {
-                self.queue.do_send(Quiet);
-                let clock = Clock::system();
+                self.base.quiet();
+                let clock = self.base.clock.clone();
                 tokio::select! {
                     served = &mut server => served,
-                    _ = self.status.failure() => return Err(self.end().await.into()),
+                    _ = self.base.status.over() => return Err(self.end().await.into()),
                     () = signals.next() => return Ok(self.shutdown(Duration::ZERO).await?),
                     () = clock.sleep_until(clock.now().steady + drain.into()) => Ok(()),
                 }
             }
             served = &mut server => served,
-            _ = self.status.failure() => return Err(self.end().await.into()),
+            _ = self.base.status.over() => return Err(self.end().await.into()),
         };
         let report = self.shutdown_unless(signals, drain).await?;
         served.map(|()| report)
@@ -119,7 +108,7 @@ impl Runner {
     pub async fn run_until(mut self, stop: impl Future, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
         tokio::select! {
             _ = stop => {}
-            _ = self.status.failure() => return Err(self.end().await),
+            _ = self.base.status.over() => return Err(self.end().await),
         }
         match Signals::listen() {
             Ok(signals) => self.shutdown_unless(signals, drain).await,
@@ -133,47 +122,51 @@ impl Runner {
     /// # Errors
     /// [`RunnerFailed`] when the runner has failed, now or before.
     pub async fn shutdown(mut self, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
-        let answer = tokio::select! {
-            answer = self.queue.send(Drain { patience: drain.into() }) => answer.ok(),
-            _ = self.status.failure() => None,
-        };
-        let Some(report) = answer else { return Err(self.end().await) };
-        self.stop_host().await;
-        Ok(report)
+        let report = self.base.drain(drain.into()).await;
+        match report {
+            Ok(_) => self.stop_host().await,
+            Err(_) => drop(self.end().await),
+        }
+        report
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) const fn base(&self) -> &Base {
+        &self.base
     }
 
     async fn shutdown_unless(self, mut signals: Signals, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
-        let queue = self.queue.clone();
+        let base = self.base.clone();
         let mut shutdown = pin!(self.shutdown(drain));
         tokio::select! {
-            report = &mut shutdown => report,
-            () = signals.next() => {
-                queue.do_send(Drain { patience: journeyman_core::Span(0) });
-                shutdown.await
-            }
+            report = &mut shutdown => return report,
+            () = signals.next() => {}
         }
+        tokio::select! {
+            report = &mut shutdown => return report,
+            _ = base.drain(journeyman_core::Span(0)) => {}
+        }
+        shutdown.await
     }
 
-    /// The end of a runner that has failed.
+    /// The end of a runner that is over.
     async fn end(&mut self) -> RunnerFailed {
-        self.status.fail("the queue ended without an answer");
-        let failed = self.status.failure().await;
+        let failed = self.base.status.over().await;
         self.stop_host().await;
         failed
     }
 
     async fn stop_host(&mut self) {
-        let Some(Host { stop, stopped, thread }) = self.host.take() else { return };
+        let Some((host, stop)) = self.host.take() else { return };
         // The thread may have ended by itself: then nobody listens, and it is gone all the same.
         let _ = stop.send(());
-        let _ = stopped.await;
-        let _ = thread.join();
+        host.join().await;
     }
 }
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        if self.host.is_some() && self.status.fail("the runner was dropped") {
+        if self.host.is_some() && self.base.status.give_up("the runner was dropped") {
             events::dropped();
         }
     }
@@ -181,7 +174,7 @@ impl Drop for Runner {
 
 impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("jobs", &self.jobs).finish_non_exhaustive()
+        f.debug_struct("Runner").field("jobs", &self.base.jobs).finish_non_exhaustive()
     }
 }
 
@@ -291,18 +284,10 @@ impl<C: 'static> Configured<C> {
         let (dir, blueprint) = self.check()?;
         let (tell, told) = oneshot::channel();
         let (stop, stopping) = oneshot::channel();
-        let (ended, stopped) = oneshot::channel();
-        let host = move || {
-            let system = actix_rt::System::new();
-            system.block_on(host(dir, blueprint, tell, stopping));
-            drop(system);
-            let _ = ended.send(());
-        };
-        let thread =
-            thread::Builder::new().name("journeyman".to_owned()).spawn(host).map_err(|error| StartError::Thread(error.to_string()))?;
-        let started = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
-        let Started { jobs, queue, status } = started;
-        Ok(Runner { jobs, queue, status, host: Some(Host { stop, stopped, thread }) })
+        let host =
+            Host::start(move || live(dir, blueprint, tell, stopping)).map_err(|error| StartError::Thread(error.to_string()))?;
+        let base = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
+        Ok(Runner { base, host: Some((host, stop)) })
     }
 
     /// Refuses what could not be a compile error.
@@ -319,85 +304,42 @@ impl<C: 'static> Configured<C> {
     }
 }
 
-/// What the host tells of a runner that it has started.
-struct Started {
-    jobs: Jobs,
-    queue: Addr<QueueActor>,
-    status: Arc<Status>,
-}
-
 /// The life of the runner's own thread.
-async fn host<C: 'static>(
+async fn live<C: 'static>(
     dir: PathBuf,
     blueprint: Blueprint<C>,
-    tell: oneshot::Sender<Result<Started, StartError>>,
+    tell: oneshot::Sender<Result<Base, StartError>>,
     stopping: oneshot::Receiver<()>,
 ) {
-    let (clock, limits) = (Clock::system(), blueprint.limits.clone());
-    let mut threads = Threads::default();
-    match open(dir, &blueprint, &clock, &mut threads).await {
-        Err(error) => {
-            // Whoever hears of it may try again at once: the directory is free by then.
-            end(threads, limits.interrupt_grace, &clock).await;
-            let _ = tell.send(Err(error));
-        }
-        Ok(core) => {
-            live(&core, &limits, &clock, tell, stopping).await;
-            end(threads, limits.interrupt_grace, &clock).await;
-        }
-    }
-}
-
-/// From the start to the stop, or until the runner is dropped.
-async fn live(
-    core: &Core,
-    limits: &Limits,
-    clock: &Clock,
-    tell: oneshot::Sender<Result<Started, StartError>>,
-    stopping: oneshot::Receiver<()>,
-) {
-    let Core { jobs, queue, status, .. } = core;
-    let started = Started { jobs: jobs.clone(), queue: queue.clone(), status: status.clone() };
-    if tell.send(Ok(started)).is_ok() {
-        // An error says that the runner was dropped: that is a stop as well.
-        let _ = stopping.await;
-    }
-    if !status.closed.load(Ordering::Relaxed) {
-        status.fail("the runner was dropped");
-        return;
-    }
-    let sealed = tokio::select! {
-        sealed = core.journal.send(Seal) => sealed.map_err(io::Error::other).flatten(),
-        () = clock.sleep_until(clock.now().steady + limits.append_timeout.into()) => Err(io::ErrorKind::TimedOut.into()),
+    let clock = Clock::system();
+    let disk = match lock(&dir, blueprint.limits.wait_for_lock, &clock).await {
+        Ok(disk) => disk,
+        Err(error) => return drop(tell.send(Err(error.into()))),
     };
-    if let Err(why) = sealed {
-        events::seal_failed(&why.to_string());
+    let base = Base::new(&blueprint, clock);
+    let patience = blueprint.limits.append_timeout;
+    let mut keeper = Keeper::new(blueprint, base.clone(), Arc::new(disk), dir, Place::Apart);
+    if let Err(error) = keeper.open().await {
+        // Whoever hears of it may try again at once: the directory is free by then.
+        keeper.close().await;
+        return drop(tell.send(Err(error)));
     }
-}
-
-/// Ends the threads. One that is held, by a job that never comes to an await or by a disk that hangs, is waited for no longer
-/// than `patience`, and ends when it can.
-async fn end(threads: Threads, patience: Duration, clock: &Clock) {
-    let until = clock.now().steady + patience.into();
-    for arbiter in threads.workers.into_iter().chain(threads.journal) {
-        arbiter.stop();
-        let (tell, ended) = oneshot::channel();
-        thread::spawn(move || tell.send(arbiter.join().is_ok()));
+    if tell.send(Ok(base.clone())).is_ok() {
+        let mut stopping = stopping;
         tokio::select! {
-            _ = ended => {}
-            () = clock.sleep_until(until) => {}
+            // An error says that the runner was dropped: that is a stop as well.
+            _ = &mut stopping => {}
+            () = keeper.keep() => drop(stopping.await),
         }
     }
-}
-
-async fn open<C: 'static>(dir: PathBuf, blueprint: &Blueprint<C>, clock: &Clock, threads: &mut Threads) -> Result<Core, StartError> {
-    let disk = lock(&dir, blueprint.limits.wait_for_lock, clock).await?;
-    let store = Store::open(Box::new(disk)).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
-    if let Some(torn) = store.recovery.torn() {
-        events::torn(torn);
+    if base.status.closed.load(Ordering::Relaxed) {
+        if let Err(why) = keeper.seal(patience.into()).await {
+            events::seal_failed(&why.to_string());
+        }
+    } else {
+        base.status.give_up("the runner was dropped");
     }
-    events::opened(&dir, store.queue.pending(), store.queue.running(), store.queue.last());
-    wiring::wire(blueprint, store, clock.clone(), Place::Apart, threads).await
+    keeper.close().await;
 }
 
 async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Result<FileDisk, DirError> {

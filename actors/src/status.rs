@@ -1,12 +1,12 @@
 //! What anybody may ask at any time without waiting for the disk: counters of durable facts, and health.
 //! Holds no decision; the queue and the journal write here, everybody reads.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use journeyman_core::End;
 use journeyman_core::journal::JournalCounters;
-use journeyman_core::queue::Ends;
+use journeyman_core::{End, Queue};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -54,7 +54,7 @@ pub enum Health {
         /// At what.
         why: String,
     },
-    /// It takes nothing until it is opened again.
+    /// It takes nothing: it is being reopened, has no room on its disk, or is over.
     Red {
         /// What happened.
         why: String,
@@ -68,12 +68,45 @@ pub(crate) struct Status {
     pub held: Gauge,
     ends: [Gauge; 5],
     pub cancelled: Gauge,
+    /// When the queue took its last turn, by the steady clock.
+    pub pulse: Gauge,
     records: Gauge,
     syncs: Gauge,
     bytes: Gauge,
-    concern: Mutex<Option<String>>,
-    failed: watch::Sender<Option<RunnerFailed>>,
+    /// What the journals of earlier reigns had done.
+    before: Mutex<JournalCounters>,
+    concerns: Mutex<BTreeMap<Concern, String>>,
+    condition: watch::Sender<Condition>,
     pub closed: AtomicBool,
+}
+
+/// How it stands with the actors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// They work.
+    Open,
+    /// They answer questions and take nothing.
+    ReadOnly { why: String },
+    /// They have failed, and are to be replaced.
+    Failed { why: String },
+    /// They have failed or been dropped, and are not replaced any more.
+    Over(RunnerFailed),
+}
+
+impl Condition {
+    /// Whether questions are answered.
+    pub(crate) const fn answers(&self) -> bool {
+        matches!(self, Self::Open | Self::ReadOnly { .. })
+    }
+}
+
+/// What somebody should look at, one thing of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Concern {
+    JournalNearlyFull,
+    /// Damage that was passed over at the open.
+    Snapshot,
+    Compaction,
 }
 
 /// A number that one actor writes and anybody reads.
@@ -99,28 +132,37 @@ impl Gauge {
 }
 
 impl Status {
-    pub(crate) fn new(pending: usize, running: usize, ends: Ends, bytes: u64) -> Arc<Self> {
-        let status = Self {
+    /// Of a runner that has not been opened yet.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
             pending: Gauge::default(),
             running: Gauge::default(),
             held: Gauge::default(),
             ends: Default::default(),
             cancelled: Gauge::default(),
+            pulse: Gauge::default(),
             records: Gauge::default(),
             syncs: Gauge::default(),
             bytes: Gauge::default(),
-            concern: Mutex::default(),
-            failed: watch::Sender::new(None),
+            before: Mutex::default(),
+            concerns: Mutex::default(),
+            condition: watch::Sender::new(Condition::Failed { why: "the runner has not been opened yet".to_owned() }),
             closed: AtomicBool::new(false),
-        };
-        status.pending.set(pending as u64);
-        status.running.set(running as u64);
-        status.bytes.set(bytes);
+        })
+    }
+
+    /// What was found on disk takes the place of what was known before.
+    pub(crate) fn recovered(&self, queue: &Queue, bytes: u64) {
+        self.pending.set(queue.pending() as u64);
+        self.running.set(queue.running() as u64);
+        self.held.set(0);
         for end in End::ALL {
-            status.ended(end).set(ends.of(end));
+            self.ended(end).set(queue.ends().of(end));
         }
-        status.cancelled.set(ends.cancelled);
-        Arc::new(status)
+        self.cancelled.set(queue.ends().cancelled);
+        self.bytes.set(bytes);
+        let done = JournalCounters { records: self.records.get(), syncs: self.syncs.get(), bytes: 0 };
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = done;
     }
 
     pub(crate) fn ended(&self, end: End) -> &Gauge {
@@ -128,8 +170,9 @@ impl Status {
     }
 
     pub(crate) fn journal(&self, counters: JournalCounters) {
-        self.records.set(counters.records);
-        self.syncs.set(counters.syncs);
+        let before = *self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        self.records.set(before.records + counters.records);
+        self.syncs.set(before.syncs + counters.syncs);
         self.bytes.set(counters.bytes);
     }
 
@@ -155,45 +198,99 @@ impl Status {
     }
 
     pub(crate) fn health(&self) -> Health {
-        if let Some(RunnerFailed { reason }) = self.failed.borrow().clone() {
-            return Health::Red { why: reason };
+        match &*self.condition.borrow() {
+            Condition::ReadOnly { why } | Condition::Failed { why } => return Health::Red { why: why.clone() },
+            Condition::Over(RunnerFailed { reason }) => return Health::Red { why: reason.clone() },
+            Condition::Open => {}
         }
-        self.concerned().clone().map_or(Health::Green, |why| Health::Amber { why })
+        let concerns = self.concerns();
+        if concerns.is_empty() {
+            return Health::Green;
+        }
+        Health::Amber { why: concerns.values().map(String::as_str).collect::<Vec<_>>().join("; ") }
     }
 
-    /// Sets what somebody should look at. Answers whether there was nothing before.
-    pub(crate) fn concern(&self, concern: Option<String>) -> bool {
-        let is_one = concern.is_some();
-        let before = std::mem::replace(&mut *self.concerned(), concern);
-        is_one && before.is_none()
+    /// Sets what somebody should look at, or that there is nothing any more. Answers whether it is new.
+    pub(crate) fn concern(&self, concern: Concern, text: Option<String>) -> bool {
+        let mut concerns = self.concerns();
+        match text {
+            Some(text) => concerns.insert(concern, text).is_none(),
+            None => {
+                concerns.remove(&concern);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn condition(&self) -> watch::Receiver<Condition> {
+        self.condition.subscribe()
+    }
+
+    pub(crate) fn answers(&self) -> bool {
+        self.condition.borrow().answers()
+    }
+
+    /// The actors are there, and take everything or questions only.
+    pub(crate) fn opened(&self, read_only: Option<String>) {
+        self.set(|before| match before {
+            Condition::Over(_) => None,
+            _ => Some(read_only.map_or(Condition::Open, |why| Condition::ReadOnly { why })),
+        });
+    }
+
+    /// The actors have failed and are to be replaced. The first reason stays. Answers whether this was it.
+    pub(crate) fn fail(&self, why: &str) -> bool {
+        self.set(|before| before.answers().then(|| Condition::Failed { why: why.to_owned() }))
     }
 
     /// Ends this runner for good. The first reason stays. Answers whether this was it.
-    pub(crate) fn fail(&self, reason: &str) -> bool {
-        self.failed.send_if_modified(|failed| {
-            let first = failed.is_none();
-            if first {
-                *failed = Some(RunnerFailed { reason: reason.to_owned() });
+    pub(crate) fn give_up(&self, reason: &str) -> bool {
+        let over = || Condition::Over(RunnerFailed { reason: reason.to_owned() });
+        self.set(|before| (!matches!(before, Condition::Over(_))).then(over))
+    }
+
+    fn set(&self, change: impl FnOnce(&Condition) -> Option<Condition>) -> bool {
+        self.condition.send_if_modified(|condition| match change(condition) {
+            Some(next) => {
+                *condition = next;
+                true
             }
-            first
+            None => false,
         })
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.borrow().is_some()
+    /// Waits until the actors have failed, for now or for good, and tells why.
+    pub(crate) async fn failed(&self) -> String {
+        match self.until(|condition| !condition.answers()).await {
+            Condition::Failed { why } | Condition::ReadOnly { why } => why,
+            Condition::Over(RunnerFailed { reason }) => reason,
+            Condition::Open => String::new(),
+        }
     }
 
-    /// Waits until the runner has failed.
-    pub(crate) async fn failure(&self) -> RunnerFailed {
-        let mut failed = self.failed.subscribe();
-        match failed.wait_for(Option::is_some).await.map(|failed| failed.clone()) {
-            Ok(Some(failed)) => failed,
-            // The sender is a field of self: it outlives this call.
+    /// Waits until the actors answer, or will never again.
+    pub(crate) async fn settled(&self) -> Condition {
+        self.until(|condition| !matches!(condition, Condition::Failed { .. })).await
+    }
+
+    /// Waits until the runner is over.
+    pub(crate) async fn over(&self) -> RunnerFailed {
+        match self.until(|condition| matches!(condition, Condition::Over(_))).await {
+            Condition::Over(failed) => failed,
             _ => std::future::pending().await,
         }
     }
 
-    fn concerned(&self) -> MutexGuard<'_, Option<String>> {
-        self.concern.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn until(&self, is_so: impl FnMut(&Condition) -> bool) -> Condition {
+        let mut condition = self.condition.subscribe();
+        match condition.wait_for(is_so).await.map(|condition| condition.clone()) {
+            Ok(condition) => condition,
+            // The sender is a field of self: it outlives this call.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn concerns(&self) -> MutexGuard<'_, BTreeMap<Concern, String>> {
+        self.concerns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,27 +1,35 @@
 //! Who watches the actors. actix lets an actor that panicked disappear in silence; here each runs as a task that is watched,
-//! and a panic ends the runner at once and loudly.
+//! and a death is noticed at once. What follows from it is the keeper's to decide.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use actix::{Actor, Addr, AsyncContext, Context, Recipient};
+use actix::{Actor, Addr, AsyncContext, Context};
 use tokio::task::AbortHandle;
 
 use crate::events;
-use crate::messages::Halt;
 use crate::status::Status;
 
 /// Launches actors and watches them. Clones share what they watch.
 #[derive(Clone)]
 pub(crate) struct Supervisor {
     status: Arc<Status>,
-    halt: Recipient<Halt>,
-    watched: Arc<Mutex<Vec<(&'static str, AbortHandle)>>>,
+    /// What it watches may end now.
+    is_over: Arc<AtomicBool>,
+    watched: Arc<Mutex<Vec<Watched>>>,
+}
+
+struct Watched {
+    task: AbortHandle,
+    #[cfg(feature = "testing")]
+    name: &'static str,
+    #[cfg(feature = "testing")]
+    kill: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
 impl Supervisor {
-    pub(crate) fn new(status: Arc<Status>, halt: Recipient<Halt>) -> Self {
-        Self { status, halt, watched: Arc::default() }
+    pub(crate) fn new(status: Arc<Status>) -> Self {
+        Self { status, is_over: Arc::default(), watched: Arc::default() }
     }
 
     /// Makes an actor that needs its own address, and starts it on this arbiter.
@@ -34,11 +42,21 @@ impl Supervisor {
 
     /// Starts an actor whose context was made before.
     pub(crate) fn start<A: Actor<Context = Context<A>>>(&self, name: &'static str, context: Context<A>, actor: A) {
-        let running = actix_rt::spawn(context.into_future(actor));
+        let life = context.into_future(actor);
+        #[cfg(feature = "testing")]
+        let (life, kill) = mortal(life);
+        let running = actix_rt::spawn(life);
         let mut watched = self.watched();
         // Breakers come and go, each by a normal end.
-        watched.retain(|(_, task)| !task.is_finished());
-        watched.push((name, running.abort_handle()));
+        watched.retain(|watched| !watched.task.is_finished());
+        watched.push(Watched {
+            task: running.abort_handle(),
+            #[cfg(feature = "testing")]
+            name,
+            #[cfg(feature = "testing")]
+            kill: Some(kill),
+        });
+        drop(watched);
         let this = self.clone();
         actix_rt::spawn(async move {
             if running.await.is_err() {
@@ -47,40 +65,62 @@ impl Supervisor {
         });
     }
 
-    /// Ends every actor of this name where it stands.
+    /// Ends every actor where it stands; that is no failure any more.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.watched().iter().for_each(|watched| watched.task.abort());
+    }
+
+    /// Whether every actor is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.watched().iter().all(|watched| watched.task.is_finished())
+    }
+
+    /// Lets every actor of this name panic.
     #[cfg(feature = "testing")]
     pub(crate) fn kill(&self, name: &str) {
-        self.watched().iter().filter(|(watched, _)| *watched == name).for_each(|(_, task)| task.abort());
+        let mut watched = self.watched();
+        let kills = watched.iter_mut().filter(|watched| watched.name == name).filter_map(|watched| watched.kill.take());
+        // One that has ended meanwhile hears nothing.
+        kills.for_each(|kill| kill.send(()).unwrap_or_default());
     }
 
     /// How many actors of this name live.
     #[cfg(feature = "testing")]
     pub(crate) fn count(&self, name: &str) -> usize {
-        self.watched().iter().filter(|(watched, task)| *watched == name && !task.is_finished()).count()
+        self.watched().iter().filter(|watched| watched.name == name && !watched.task.is_finished()).count()
     }
 
-    /// Ends every actor where it stands, as a crash does.
-    #[cfg(feature = "testing")]
-    pub(crate) fn kill_all(&self) {
-        self.watched().drain(..).for_each(|(_, task)| task.abort());
-    }
-
-    fn watched(&self) -> MutexGuard<'_, Vec<(&'static str, AbortHandle)>> {
+    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn died(&self, name: &str) {
-        if !self.status.closed.load(Ordering::Relaxed) && self.status.fail(&format!("the {name} actor died")) {
+        let is_expected = self.is_over.load(Ordering::Relaxed) || self.status.closed.load(Ordering::Relaxed);
+        if !is_expected && self.status.fail(&format!("the {name} actor died")) {
             events::actor_died(name);
         }
-        self.halt.do_send(Halt);
     }
+}
+
+/// A life that panics when told.
+#[cfg(feature = "testing")]
+fn mortal(life: impl Future<Output = ()>) -> (impl Future<Output = ()>, tokio::sync::oneshot::Sender<()>) {
+    let (kill, killed) = tokio::sync::oneshot::channel();
+    let life = async move {
+        let mut life = std::pin::pin!(life);
+        tokio::select! {
+            () = &mut life => {}
+            // Without the word, which goes when nobody watches any more, it lives on.
+            Ok(()) = killed => std::panic::resume_unwind(Box::new("told to panic")),
+            else => {}
+        }
+    };
+    (life, kill)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use actix::{Handler, Message};
 
     use super::*;
@@ -104,32 +144,25 @@ mod tests {
         }
     }
 
-    struct Listener(Arc<AtomicBool>);
-
-    impl Actor for Listener {
-        type Context = Context<Self>;
+    fn open() -> (Arc<Status>, Supervisor) {
+        let status = Status::new();
+        status.opened(None);
+        (status.clone(), Supervisor::new(status))
     }
 
-    impl Handler<Halt> for Listener {
-        type Result = ();
-
-        fn handle(&mut self, _: Halt, _: &mut Context<Self>) {
-            self.0.store(true, Ordering::Relaxed);
+    async fn gone(supervisor: &Supervisor) {
+        while !supervisor.has_ended() {
+            tokio::task::yield_now().await;
         }
     }
 
     #[test]
-    fn an_actor_that_panics_turns_health_red_and_halts_the_queue() {
+    fn an_actor_that_panics_turns_health_red() {
         actix_rt::System::new().block_on(async {
-            let halted = Arc::new(AtomicBool::new(false));
-            let status = Status::new(0, 0, journeyman_core::queue::Ends::default(), 0);
-            let supervisor = Supervisor::new(status.clone(), Listener(halted.clone()).start().recipient());
+            let (status, supervisor) = open();
             let fragile = supervisor.launch("fragile", |_| Fragile);
             assert!(fragile.send(Knock).await.is_err());
-            status.failure().await;
-            while !halted.load(Ordering::Relaxed) {
-                tokio::task::yield_now().await;
-            }
+            assert_eq!(status.failed().await, "the fragile actor died");
             assert_eq!(status.health(), Health::Red { why: "the fragile actor died".to_owned() });
         });
     }
@@ -137,12 +170,21 @@ mod tests {
     #[test]
     fn an_actor_that_ends_by_itself_is_no_failure() {
         actix_rt::System::new().block_on(async {
-            let status = Status::new(0, 0, journeyman_core::queue::Ends::default(), 0);
-            let supervisor = Supervisor::new(status.clone(), Listener(Arc::default()).start().recipient());
+            let (status, supervisor) = open();
             drop(supervisor.launch("fragile", |_| Fragile));
-            while supervisor.watched().iter().any(|(_, task)| !task.is_finished()) {
-                tokio::task::yield_now().await;
-            }
+            gone(&supervisor).await;
+            assert_eq!(status.health(), Health::Green);
+        });
+    }
+
+    #[test]
+    fn actors_that_are_told_to_end_are_no_failure() {
+        actix_rt::System::new().block_on(async {
+            let (status, supervisor) = open();
+            let fragile = supervisor.launch("fragile", |_| Fragile);
+            supervisor.end();
+            gone(&supervisor).await;
+            assert!(fragile.send(Knock).await.is_err());
             assert_eq!(status.health(), Health::Green);
         });
     }

@@ -38,17 +38,20 @@ use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipie
 use futures_util::future::{Either, select};
 use journeyman_core::Time;
 use journeyman_core::disk::MemDisk;
-use journeyman_core::store::Store;
+use tokio::task::AbortHandle;
 
 use crate::answers::ShutdownReport;
+use crate::base::Base;
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{IdleError, RunnerFailed, StartError};
 use crate::jobs::Jobs;
-use crate::messages::{Append, AppendReply, Drain, Seal};
+use crate::keeper::{Keeper, Place};
+use crate::messages::{Append, AppendReply, Seal};
 use crate::pool::Available;
-use crate::queue::{Spare, Turn};
+use crate::queue::{Spare, Stall, Turn};
 use crate::runner::{Builder, Configured, Runner};
-use crate::wiring::{self, Blueprint, Core, Place, Threads};
+use crate::supervisor::Supervisor;
+use crate::wiring::Blueprint;
 
 impl Runner {
     /// Begins to build a runner for a test: see [`Configured::test`].
@@ -78,8 +81,8 @@ impl<C: 'static> Configured<C> {
         let (_, blueprint) = self.check()?;
         let clock = VirtualClock::new(START, seed);
         let control = Arc::new(Mutex::new(Control { syncs: Syncs::AtOnce, held: VecDeque::new() }));
-        let core = open(&blueprint, &disk, &clock, &control).await?;
-        Ok(TestRunner { blueprint, disk, clock, control, core })
+        let process = Process::start(&blueprint, &disk, &clock, &control).await?;
+        Ok(TestRunner { blueprint, disk, clock, control, process })
     }
 }
 
@@ -89,7 +92,13 @@ pub struct TestRunner<C: 'static = ()> {
     disk: MemDisk,
     clock: VirtualClock,
     control: Arc<Mutex<Control>>,
-    core: Core,
+    process: Process,
+}
+
+/// What a crash ends.
+struct Process {
+    base: Base,
+    keeper: AbortHandle,
 }
 
 /// When the memory disk says that a batch is durable.
@@ -110,7 +119,7 @@ impl<C: 'static> TestRunner<C> {
     /// The handle to enqueue with. After a crash, take a new one.
     #[must_use]
     pub fn jobs(&self) -> Jobs {
-        self.core.jobs.clone()
+        self.process.base.jobs.clone()
     }
 
     /// What the wall clock shows.
@@ -165,7 +174,8 @@ impl<C: 'static> TestRunner<C> {
     /// # Errors
     /// [`IdleError::WorkLeft`] when there was work left after `patience`.
     pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
-        let answer = self.core.jobs.run_until_idle(patience);
+        let jobs = self.jobs();
+        let answer = jobs.run_until_idle(patience);
         self.drive(answer, patience + Duration::from_millis(1)).await.unwrap_or_else(|| Err(crate::error::CallError::Unknown.into()))
     }
 
@@ -174,8 +184,7 @@ impl<C: 'static> TestRunner<C> {
     /// # Errors
     /// [`StartError`] when it cannot be opened.
     pub async fn crash_and_reopen(&mut self) -> Result<(), StartError> {
-        self.core.status.fail("the process crashed");
-        self.core.supervisor.kill_all();
+        self.process.end("the process crashed");
         self.settle().await;
         self.disk.crash();
         self.reopen().await
@@ -187,7 +196,7 @@ impl<C: 'static> TestRunner<C> {
     /// [`StartError`] when it cannot be opened.
     pub async fn stop_and_reopen(&mut self, drain: Duration) -> Result<ShutdownReport, StartError> {
         let report = self.shutdown(drain).await.map_err(|failed| StartError::Thread(failed.to_string()))?;
-        self.core.supervisor.kill_all();
+        self.process.end("the process has ended");
         self.settle().await;
         self.reopen().await?;
         Ok(report)
@@ -198,12 +207,14 @@ impl<C: 'static> TestRunner<C> {
     /// # Errors
     /// [`RunnerFailed`] when the runner has failed.
     pub async fn shutdown(&self, drain: Duration) -> Result<ShutdownReport, RunnerFailed> {
-        let answer = self.core.queue.send(Drain { patience: drain.into() });
+        let answer = self.process.base.drain(drain.into());
         let patience = drain + self.blueprint.limits.interrupt_grace + Duration::from_secs(60);
-        let failed = || RunnerFailed { reason: "the queue gave no report".to_owned() };
-        let report = self.drive(answer, patience).await.and_then(Result::ok).ok_or_else(failed)?;
-        // What was sealed is as durable as before, whatever the disk says.
-        let _ = self.core.journal.send(Seal).await;
+        let failed = || Err(RunnerFailed { reason: "the queue gave no report".to_owned() });
+        let report = self.drive(answer, patience).await.unwrap_or_else(failed)?;
+        if let Some(core) = self.process.base.core() {
+            // What was sealed is as durable as before, whatever the disk says.
+            let _ = core.journal.send(Seal).await;
+        }
         Ok(report)
     }
 
@@ -226,7 +237,9 @@ impl<C: 'static> TestRunner<C> {
     /// Sets the wall clock, forward or back, as an operator or a time server does.
     pub async fn set_wall_clock(&self, instant: SystemTime) {
         self.clock.set_wall(instant.into());
-        self.core.queue.do_send(Turn);
+        if let Some(queue) = self.process.base.line.queue() {
+            queue.do_send(Turn);
+        }
         self.settle().await;
     }
 
@@ -236,29 +249,29 @@ impl<C: 'static> TestRunner<C> {
         &self.disk
     }
 
-    /// Ends the actors of this name where they stand: `queue`, `journal`, `pool`, `breaker` or `worker`.
+    /// Lets the actors of this name panic: `queue`, `journal`, `pool`, `breaker` or `worker`. The
+    /// runner reopens after its pause: move the time on for that.
     pub async fn kill(&self, actor: &str) {
-        self.core.supervisor.kill(actor);
+        self.process.base.kill(actor);
         self.settle().await;
     }
 
     /// How many actors of this name live; see [`TestRunner::kill`] for the names.
     #[must_use]
     pub fn actors(&self, name: &str) -> usize {
-        self.core.supervisor.count(name)
+        self.process.base.supervisors().map(|supervisor| supervisor.count(name)).sum()
     }
 
     /// Units of the pool that no attempt occupies.
     pub async fn free_units(&self) -> u32 {
-        let pool = self.core.pool.send(Available).await.unwrap_or(0);
-        let spare = self.core.queue.send(Spare).await.unwrap_or(0);
-        pool + spare
+        let (Some(core), Some(queue)) = (self.process.base.core(), self.process.base.line.queue()) else { return 0 };
+        core.pool.send(Available).await.unwrap_or(0) + queue.send(Spare).await.unwrap_or(0)
     }
 
     async fn reopen(&mut self) -> Result<(), StartError> {
         self.clock.level();
         *self.control() = Control { syncs: Syncs::AtOnce, held: VecDeque::new() };
-        self.core = open(&self.blueprint, &self.disk, &self.clock, &self.control).await?;
+        self.process = Process::start(&self.blueprint, &self.disk, &self.clock, &self.control).await?;
         self.settle().await;
         Ok(())
     }
@@ -270,35 +283,75 @@ impl<C: 'static> TestRunner<C> {
 
 impl<C: 'static> Drop for TestRunner<C> {
     fn drop(&mut self) {
-        self.core.supervisor.kill_all();
+        self.process.end("the runner was dropped");
     }
 }
 
 impl<C: 'static> fmt::Debug for TestRunner<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestRunner").field("now", &self.clock.now()).field("jobs", &self.core.jobs).finish_non_exhaustive()
+        f.debug_struct("TestRunner").field("now", &self.clock.now()).field("jobs", &self.process.base.jobs).finish_non_exhaustive()
     }
 }
 
-async fn open<C: 'static>(
-    blueprint: &Blueprint<C>,
-    disk: &MemDisk,
-    clock: &VirtualClock,
-    control: &Arc<Mutex<Control>>,
-) -> Result<Core, StartError> {
-    let store = Store::open(Box::new(disk.clone())).map_err(|source| StartError::Journal { dir: "in memory".into(), source })?;
-    let clock = Clock::Virtual(clock.clone());
-    let front = FrontJournal { journal: None, control: control.clone(), clock: clock.clone() };
-    let place = Place::Together(Box::new(move |supervisor, journal| {
-        let front: Addr<FrontJournal> = supervisor.launch("journal in front", |_| FrontJournal { journal: Some(journal), ..front });
-        front.recipient()
-    }));
-    wiring::wire(blueprint, store, clock, place, &mut Threads::default()).await
+impl Process {
+    async fn start<C: 'static>(
+        blueprint: &Blueprint<C>,
+        disk: &MemDisk,
+        clock: &VirtualClock,
+        control: &Arc<Mutex<Control>>,
+    ) -> Result<Self, StartError> {
+        let clock = Clock::Virtual(clock.clone());
+        let (control, time) = (control.clone(), clock.clone());
+        let place = Place::Together(Arc::new(move |supervisor, journal| {
+            let front = FrontJournal { journal, control: control.clone(), clock: time.clone() };
+            let front: Addr<FrontJournal> = supervisor.launch("journal in front", |_| front);
+            front.recipient()
+        }));
+        let base = Base::new(blueprint, clock);
+        let mut keeper = Keeper::new(blueprint.clone(), base.clone(), Arc::new(disk.clone()), "in memory".into(), place);
+        keeper.open().await?;
+        let keeper = actix_rt::spawn(async move { keeper.keep().await }).abort_handle();
+        Ok(Self { base, keeper })
+    }
+
+    /// Ends everything where it stands.
+    fn end(&self, why: &str) {
+        self.base.status.give_up(why);
+        self.keeper.abort();
+        self.base.ledger.leave_office();
+        self.base.line.cut();
+        self.base.supervisors().for_each(|supervisor| supervisor.end());
+    }
+}
+
+impl Base {
+    fn supervisors(&self) -> impl Iterator<Item = Supervisor> {
+        self.core().map(|core| core.supervisor).into_iter().chain([self.staff.clone()])
+    }
+
+    fn kill(&self, actor: &str) {
+        self.supervisors().for_each(|supervisor| supervisor.kill(actor));
+    }
+}
+
+/// For tests of what happens to a runner on real threads and a real disk.
+impl Runner {
+    /// Lets the actors of this name panic; see [`TestRunner::kill`] for the names.
+    pub fn kill(&self, actor: &str) {
+        self.base().kill(actor);
+    }
+
+    /// Runs `section` inside the queue, which takes no turn before it ends.
+    pub fn stall(&self, section: impl FnOnce() + Send + 'static) {
+        if let Some(queue) = self.base().line.queue() {
+            queue.do_send(Stall(Box::new(section)));
+        }
+    }
 }
 
 /// Stands between the queue and its journal, and decides when the queue hears that a batch is durable.
 struct FrontJournal {
-    journal: Option<Recipient<Append>>,
+    journal: Recipient<Append>,
     control: Arc<Mutex<Control>>,
     clock: Clock,
 }
@@ -317,7 +370,7 @@ impl Handler<Append> for FrontJournal {
 
     fn handle(&mut self, append: Append, ctx: &mut Context<Self>) {
         self.clock.stir();
-        let Some(journal) = self.journal.clone() else { return };
+        let journal = self.journal.clone();
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         match control.syncs {
             Syncs::AtOnce => journal.do_send(append),

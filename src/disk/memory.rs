@@ -30,6 +30,7 @@ struct State {
     synced_names: BTreeMap<String, usize>,
     syncs: u64,
     fail_syncs: bool,
+    free: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +73,11 @@ impl MemDisk {
         self.state().fail_syncs = fail;
     }
 
+    /// Says that so many bytes are free; without a word, there is room for everything. Writes are not refused by it.
+    pub fn set_free(&self, bytes: Option<u64>) {
+        self.state().free = bytes;
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,6 +113,10 @@ impl Disk for MemDisk {
         let id = state.names.remove(from).ok_or(ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), id);
         Ok(())
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        Ok(self.state().free.unwrap_or(u64::MAX))
     }
 
     fn sync_names(&self) -> io::Result<()> {

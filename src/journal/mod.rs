@@ -157,6 +157,9 @@ impl Journal {
     }
 }
 
+/// Bytes that the disk must have free before a journal begins to write: a segment with the zeros ahead of its first frames.
+pub const ROOM_TO_BEGIN: u64 = 2 << 20;
+
 enum State {
     Unwritten(Tail),
     Writing(Segment),

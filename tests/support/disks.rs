@@ -41,6 +41,10 @@ impl Failing {
 }
 
 impl Disk for Failing {
+    fn free(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         self.call()?;
         self.disk.list()
@@ -149,6 +153,10 @@ impl Recorded {
 }
 
 impl Disk for Recorded {
+    fn free(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         self.disk.list()
     }

@@ -32,6 +32,8 @@ pub(super) enum Stage {
     /// Nothing is taken any more; what was decided is being written.
     Closing,
     Closed,
+    /// The disk has no room for a record: questions are answered, nothing is taken or selected.
+    ReadOnly,
     /// Failed: see the status.
     Halted,
 }
@@ -64,6 +66,7 @@ impl Stage {
         match self {
             Self::Open | Self::Quiet | Self::Draining { .. } | Self::CuttingOff { .. } | Self::GivenUp => None,
             Self::Closing | Self::Closed => Some(CallError::ShuttingDown),
+            Self::ReadOnly => Some(CallError::ReadOnly),
             Self::Halted => Some(CallError::Unavailable),
         }
     }
@@ -71,7 +74,7 @@ impl Stage {
     pub(super) const fn deadline(self) -> Option<Time> {
         match self {
             Self::Draining { until } | Self::CuttingOff { until } => Some(until),
-            Self::Open | Self::Quiet | Self::GivenUp | Self::Closing | Self::Closed | Self::Halted => None,
+            Self::Open | Self::Quiet | Self::GivenUp | Self::Closing | Self::Closed | Self::ReadOnly | Self::Halted => None,
         }
     }
 }
@@ -118,7 +121,7 @@ impl QueueActor {
         let fault = Fault::new(Cause::Interrupted, "the runner was stopped while the attempt did not react");
         for (ticket, attempt, begun) in self.ledger.live() {
             let cut_short = Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault.clone()) };
-            self.ledger.end(ticket, attempt, if begun { cut_short } else { Ended::NeverBegan });
+            self.ledger.note(ticket, attempt, if begun { cut_short } else { Ended::NeverBegan });
             self.outcomes.push_back((ticket, attempt));
         }
     }
@@ -130,8 +133,6 @@ impl Handler<Quiet> for QueueActor {
     fn handle(&mut self, _: Quiet, ctx: &mut Context<Self>) {
         if self.stage == Stage::Open {
             self.stage = Stage::Quiet;
-            self.links.draining.send_replace(true);
-            events::draining(self.status.running.get());
         }
         self.request_turn(ctx);
     }
@@ -146,15 +147,17 @@ impl Handler<Drain> for QueueActor {
         match self.stage {
             // Dropped, the answer says that it was lost: the runner has failed.
             Stage::Halted => return response,
-            Stage::Closed => {
+            Stage::Closed | Stage::ReadOnly => {
+                if self.stage == Stage::ReadOnly {
+                    // Nothing can be written: attempts that outlived an earlier queue count as failed at the next start.
+                    self.ledger.interrupt_all();
+                    self.close();
+                }
                 let report = self.report();
                 self.refuse(ctx, move || reply.give(report));
                 return response;
             }
-            Stage::Open | Stage::Quiet => {
-                self.handle(Quiet, ctx);
-                self.stage = Stage::Draining { until };
-            }
+            Stage::Open | Stage::Quiet => self.stage = Stage::Draining { until },
             // A second, less patient stop counts.
             Stage::Draining { until: before } => self.stage = Stage::Draining { until: before.min(until) },
             Stage::CuttingOff { .. } | Stage::GivenUp | Stage::Closing => {}

@@ -62,7 +62,7 @@ impl QueueActor {
                 self.schedule.insert(entry(ticket, live, wake));
             }
             let skew = now.wall.skew_ms(now.steady);
-            if skew != 0 {
+            if skew != self.skew {
                 self.skews.insert(ticket, skew);
             }
             receipts.push(Receipt::new(JobId::of(ticket), seq));
@@ -150,8 +150,7 @@ impl Handler<Enqueue> for QueueActor {
     fn handle(&mut self, enqueue: Enqueue, ctx: &mut Context<Self>) -> Self::Result {
         let (response, reply) = Later::new();
         match self.stage.refusal() {
-            Some(CallError::ShuttingDown) => self.refuse(ctx, move || reply.give(Err(EnqueueError::ShuttingDown))),
-            Some(_) => self.refuse(ctx, move || reply.give(Err(EnqueueError::Unavailable))),
+            Some(why) => self.refuse(ctx, move || reply.give(Err(why.into()))),
             None => {
                 self.intake.push_back(Intake::Enqueue(enqueue, reply));
                 self.request_turn(ctx);

@@ -26,9 +26,9 @@ impl QueueActor {
         self.runs_no_more(ticket, attempt);
         let Some(ended) = self.ledger.ended(ticket, attempt) else { return };
         let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase == Phase::Running { attempt }) else {
-            // Its ticket was cancelled, or selected again: the outcome is history.
-            self.ledger.forget(ticket, attempt);
-            return;
+            // Its ticket was cancelled, or selected again: the outcome is history, once that is on disk.
+            let ledger = self.ledger.clone();
+            return self.answer(move || ledger.forget(ticket, attempt));
         };
         let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
         let (kind, earlier) = (live.job.kind.clone(), live.fault.clone());
@@ -97,7 +97,7 @@ impl QueueActor {
             self.schedule.put_aside(ticket, Hold::Unreadable);
             events::unreadable(ticket, &kind, &why);
         }
-        if self.asides.lingers(ticket, attempt) {
+        if self.ledger.is_occupied(ticket, attempt) {
             self.schedule.put_aside(ticket, Hold::StillRunning);
         }
     }
@@ -110,9 +110,8 @@ impl Handler<Finished> for QueueActor {
         if self.stage.is_over() {
             return;
         }
-        match seat {
-            Returns::Now(units) => self.take_units(units),
-            Returns::WithItsLastSection => self.asides.outlived(ticket, attempt),
+        if let Returns::Now(units) = seat {
+            self.take_units(units);
         }
         self.outcomes.push_back((ticket, attempt));
         self.request_turn(ctx);
@@ -122,13 +121,15 @@ impl Handler<Finished> for QueueActor {
 impl Handler<Freed> for QueueActor {
     type Result = ();
 
-    fn handle(&mut self, Freed { ticket, attempt, units }: Freed, ctx: &mut Context<Self>) {
+    fn handle(&mut self, Freed { ticket, units }: Freed, ctx: &mut Context<Self>) {
         if self.stage.is_over() {
             return;
         }
-        self.take_units(Some(units));
-        self.asides.left(ticket, attempt);
-        self.bring_back(ticket);
+        self.take_units(units);
+        // Had its end not been settled yet, it would not be held.
+        if self.schedule.hold(ticket) == Some(Hold::StillRunning) {
+            self.schedule.bring_back(ticket);
+        }
         self.request_turn(ctx);
     }
 }

@@ -12,6 +12,7 @@ use crate::admission::Room;
 use crate::answers::{BreakerState, JobInfo, JobState, TargetInfo};
 use crate::error::{CallError, IdleError};
 use crate::messages::{Get, Later, Targets, UntilIdle};
+use crate::status::Concern;
 use crate::{config, events};
 
 /// Someone who waits until nothing is pending or running.
@@ -44,7 +45,7 @@ impl QueueActor {
         let (bytes, limit) = (self.status.journal_bytes(), self.rules.limits.journal_bytes);
         let nearly_full = self.journal_room(self.rules.limits.capacity) < limit / config::NEARLY_FULL;
         let concern = nearly_full.then(|| format!("the journal holds {bytes} of at most {limit} bytes; soon no new work is accepted"));
-        if self.status.concern(concern) {
+        if self.status.concern(Concern::JournalNearlyFull, concern) {
             events::journal_nearly_full(bytes, limit);
         }
     }

@@ -4,7 +4,7 @@
 use actix::Message;
 use actix::{Context, Handler, Recipient};
 use journeyman_core::breaker::Position;
-use journeyman_core::queue::{Change, Live, Phase};
+use journeyman_core::queue::{Change, Phase};
 use journeyman_core::schedule::Gate;
 use journeyman_core::{Attempt, Now, Op, Span, Target, Ticket, Time};
 
@@ -12,7 +12,7 @@ use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD};
 use crate::config;
 use crate::ledger::Ended;
-use crate::messages::{Admitted, BreakerMoved, Flight, Granted, Seat, Selected, Units, Want};
+use crate::messages::{Admitted, BreakerMoved, Flight, Granted, Selected, Units, Want};
 
 /// A target with a breaker.
 pub(super) struct Known {
@@ -77,9 +77,15 @@ impl QueueActor {
             self.runs_no_more(ticket, attempt);
             return self.take_units(Some(unit));
         };
+        let signals = match self.ledger.begin(self.reign, ticket, attempt, unit) {
+            Ok(signals) => signals,
+            // Another queue is in office, and decides what becomes of it.
+            Err(unit) => return drop(unit),
+        };
         let policy = self.policy(live);
+        let (number, timeout) = (live.failures.saturating_add(1), policy.attempt_timeout());
         let selected = Selected {
-            flight: self.flight(ticket, attempt, live, policy.attempt_timeout(), unit),
+            flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, signals, self.ledger.clone()),
             budget: policy.budget(live.failures, live.start),
             now: self.time_of(now, ticket, live),
         };
@@ -91,12 +97,6 @@ impl QueueActor {
                 Err(end) => selected.flight.finish(Ended::Denied(end)),
             },
         }
-    }
-
-    fn flight(&self, ticket: Ticket, attempt: Attempt, live: &Live, timeout: Span, unit: Units) -> Flight {
-        let seat = Seat::new(unit, ticket, attempt, self.links.freed.clone());
-        let (ledger, finished) = (self.ledger.clone(), self.links.finished.clone());
-        Flight::new(ticket, attempt, live.failures.saturating_add(1), live.job.clone(), timeout, seat, ledger, finished)
     }
 
     fn breaker(&mut self, now: Now, target: &Target) -> &Recipient<Selected> {
@@ -178,5 +178,20 @@ impl Handler<Spare> for QueueActor {
 
     fn handle(&mut self, _: Spare, _: &mut Context<Self>) -> u32 {
         self.spare.as_ref().map_or(0, Units::count)
+    }
+}
+
+/// Something that keeps the queue from its work; for tests.
+#[cfg(feature = "testing")]
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Stall(pub Box<dyn FnOnce() + Send>);
+
+#[cfg(feature = "testing")]
+impl Handler<Stall> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, Stall(section): Stall, _: &mut Context<Self>) {
+        section();
     }
 }

@@ -4,6 +4,7 @@ use actix::{AsyncContext, Context, WrapFuture};
 use journeyman_core::{Now, Span, Time};
 
 use super::QueueActor;
+use super::drain::Stage;
 use crate::{config, events};
 
 impl QueueActor {
@@ -31,7 +32,9 @@ impl QueueActor {
         let idle = self.waiting_for_idle.iter().map(|waiting| waiting.until).min();
         let second_look = self.overdue.map(|at| at + Span(config::RECHECK_MS));
         let timeout = second_look.or_else(|| self.writer.waiting_since().map(|since| since + self.rules.limits.append_timeout.into()));
-        let next = [steady, by_wall, idle, timeout, self.stage.deadline()].into_iter().flatten().min()?;
+        // A queue that cannot write lets what is due wait.
+        let due = if self.stage == Stage::ReadOnly { None } else { steady.into_iter().chain(by_wall).min() };
+        let next = [due, idle, timeout, self.stage.deadline()].into_iter().flatten().min()?;
         // The virtual clock never jumps by itself, and whoever sets its wall clock says so.
         let recheck = if self.clock.is_virtual() { next } else { now.steady + Span(config::RECHECK_MS) };
         Some(next.min(recheck))

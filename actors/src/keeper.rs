@@ -1,0 +1,325 @@
+//! The keeper: opens the directory, has the actors wired, and when they fail replaces them by others that go on from the journal.
+//! A bounded number of times in a row, with growing pauses; then the runner is over, and says so. Touches no ticket.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use actix::Recipient;
+use actix_rt::Arbiter;
+use journeyman_core::disk::Disk;
+use journeyman_core::journal::ROOM_TO_BEGIN;
+use journeyman_core::store::Store;
+use journeyman_core::{Span, Time};
+
+use crate::base::Base;
+use crate::config::{LONGEST_PAUSE, RECHECK_MS, STEADY_REIGN_MS};
+use crate::error::StartError;
+use crate::events;
+use crate::messages::{Admitted, Beat, Seal};
+use crate::status::Condition;
+use crate::threads;
+use crate::wiring::{self, Beginning, Between, Blueprint, JournalPlace};
+use crate::worker::Workers;
+
+pub(crate) struct Keeper<C: 'static> {
+    blueprint: Blueprint<C>,
+    base: Base,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    place: Place,
+    /// The threads of this reign; none between two.
+    queue_thread: Option<Arbiter>,
+    journal_thread: Option<Arbiter>,
+    workers: Vec<Worker>,
+    row: Row,
+}
+
+/// Where the actors live.
+pub(crate) enum Place {
+    /// On arbiters of their own: the journal blocks, workers run what users wrote, and the keeper must be able to give up a queue
+    /// that is stuck.
+    Apart,
+    /// All on this thread: tests.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit does"))]
+    Together(Between),
+}
+
+struct Worker {
+    thread: Option<Arbiter>,
+    address: Recipient<Admitted>,
+}
+
+/// Reopenings that followed each other quickly.
+#[derive(Default)]
+struct Row {
+    tries: u32,
+    opened: Time,
+}
+
+impl<C: 'static> Keeper<C> {
+    pub(crate) fn new(blueprint: Blueprint<C>, base: Base, disk: Arc<dyn Disk>, dir: PathBuf, place: Place) -> Self {
+        Self {
+            blueprint,
+            base,
+            disk,
+            dir,
+            place,
+            queue_thread: None,
+            journal_thread: None,
+            workers: Vec::new(),
+            row: Row::default(),
+        }
+    }
+
+    /// Reads the journal and starts the actors on it. One that fails is to be followed by [`Keeper::close`].
+    pub(crate) async fn open(&mut self) -> Result<(), StartError> {
+        let store =
+            Store::open(Box::new(self.disk.clone())).map_err(|source| StartError::Journal { dir: self.dir.clone(), source })?;
+        if let Some(torn) = store.recovery.torn() {
+            events::torn(torn);
+        }
+        events::opened(&self.dir, store.queue.pending(), store.queue.running(), store.queue.last());
+        let is_read_only = !self.has_room(ROOM_TO_BEGIN);
+        let workers = self.hire().await?;
+        let (blueprint, base) = (self.blueprint.clone(), self.base.clone());
+        let core = match &self.place {
+            Place::Apart => {
+                let queue = self.queue_thread.insert(Arbiter::new()).handle();
+                let journal = JournalPlace::On(self.journal_thread.insert(Arbiter::new()).handle());
+                let beginning = Beginning { store, is_read_only, workers, journal };
+                threads::on(&queue, move || wiring::wire(blueprint, base, beginning)).await.flatten()
+            }
+            Place::Together(between) => {
+                let journal = JournalPlace::Here(between.clone());
+                wiring::wire(blueprint, base, Beginning { store, is_read_only, workers, journal }).await
+            }
+        };
+        let core = core.ok_or_else(|| StartError::Thread("an actor panicked as it was started".to_owned()))?;
+        self.base.set_core(core);
+        self.row.opened = self.base.clock.now().steady;
+        if is_read_only {
+            events::read_only();
+        }
+        self.base.status.opened(is_read_only.then(|| READ_ONLY.to_owned()));
+        Ok(())
+    }
+
+    /// Replaces the actors whenever they fail, until the runner is over.
+    pub(crate) async fn keep(&mut self) {
+        loop {
+            let status = self.base.status.clone();
+            tokio::select! {
+                _ = status.failed() => {}
+                () = self.stuck() => {}
+                () = self.room() => {}
+            }
+            self.base.clock.stir();
+            let condition = status.condition().borrow().clone();
+            let reopened = match condition {
+                Condition::Over(_) => return,
+                Condition::Open => continue,
+                Condition::ReadOnly { .. } => self.replace().await,
+                Condition::Failed { why } => {
+                    self.row.reign_ended(self.base.clock.now().steady);
+                    self.reopen(why).await
+                }
+            };
+            if let Err(reason) = reopened {
+                if status.give_up(&reason) {
+                    events::given_up(&reason);
+                }
+                self.base.ledger.interrupt_all();
+                return;
+            }
+        }
+    }
+
+    /// There is room again: the actors of a read-only reign make way for those of a whole one.
+    async fn replace(&mut self) -> Result<(), String> {
+        self.tear_down().await?;
+        match self.open().await {
+            Ok(()) => Ok(()),
+            Err(error) => self.reopen(error.to_string()).await,
+        }
+    }
+
+    async fn reopen(&mut self, mut why: String) -> Result<(), String> {
+        let clock = self.base.clock.clone();
+        loop {
+            self.tear_down().await?;
+            let limits = &self.blueprint.limits;
+            let Some(pause) = self.row.pause(limits.reopenings, limits.reopening_pause.into()) else {
+                let tries = self.row.tries;
+                return Err(if tries == 0 { why } else { format!("{why} (after {tries} reopenings in a row)") });
+            };
+            clock.sleep_until(clock.now().steady + pause).await;
+            clock.stir();
+            match self.open().await {
+                Ok(()) => {
+                    events::reopened(self.row.tries);
+                    return Ok(());
+                }
+                Err(error) => why = error.to_string(),
+            }
+            events::reopening_failed(&why);
+        }
+    }
+
+    /// Ends the actors of this reign. Nothing is read again before the old journal cannot write any more.
+    async fn tear_down(&mut self) -> Result<(), String> {
+        let Base { ledger, line, clock, .. } = self.base.clone();
+        ledger.leave_office();
+        line.cut();
+        let core = self.base.take_core();
+        if let Some(core) = &core {
+            core.supervisor.end();
+        }
+        if let Some(journal) = self.journal_thread.take()
+            && !threads::stop(journal, &clock, clock.now().steady + self.blueprint.limits.append_timeout.into()).await
+        {
+            return Err("the thread of the old journal hangs in the disk".to_owned());
+        }
+        if let Some(queue) = self.queue_thread.take()
+            && !threads::stop(queue, &clock, clock.now().steady + self.blueprint.limits.interrupt_grace.into()).await
+        {
+            // It decides nothing any more, and finds out when it comes back.
+            events::abandoned();
+        }
+        while let (Place::Together(_), Some(core)) = (&self.place, &core) {
+            if core.supervisor.has_ended() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// A clean close: the next open knows that everything is durable.
+    pub(crate) async fn seal(&self, patience: Span) -> io::Result<()> {
+        let Some(journal) = self.base.core().map(|core| core.journal) else { return Ok(()) };
+        let clock = &self.base.clock;
+        tokio::select! {
+            sealed = journal.send(Seal) => sealed.map_err(io::Error::other).flatten(),
+            () = clock.sleep_until(clock.now().steady + patience) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Ends everything: the actors of this reign and the workers, none of which is waited for longer than a cut-off attempt gets.
+    pub(crate) async fn close(mut self) {
+        let clock = self.base.clock.clone();
+        self.base.ledger.interrupt_all();
+        self.base.ledger.leave_office();
+        self.base.staff.end();
+        if let Some(core) = self.base.take_core() {
+            core.supervisor.end();
+        }
+        let until = clock.now().steady + self.blueprint.limits.interrupt_grace.into();
+        let workers = self.workers.drain(..).filter_map(|worker| worker.thread);
+        for thread in workers.chain(self.queue_thread.take()).chain(self.journal_thread.take()) {
+            threads::stop(thread, &clock, until).await;
+        }
+    }
+
+    /// As many workers as there are to be; one that died is replaced.
+    async fn hire(&mut self) -> Result<Workers, StartError> {
+        self.workers.retain(|worker| worker.address.connected());
+        let wanted = if matches!(self.place, Place::Apart) { self.blueprint.limits.worker_arbiters } else { 1 };
+        while self.workers.len() < wanted {
+            let (blueprint, base) = (self.blueprint.clone(), self.base.clone());
+            let make = move || wiring::worker(blueprint, base);
+            let worker = match self.place {
+                Place::Apart => {
+                    let thread = Arbiter::new();
+                    let panicked = || Err(StartError::Context("it panicked while it was made".to_owned()));
+                    let address = threads::on(&thread.handle(), make).await.unwrap_or_else(panicked)?;
+                    Worker { thread: Some(thread), address }
+                }
+                Place::Together(_) => Worker { thread: None, address: make().await? },
+            };
+            self.workers.push(worker);
+        }
+        Ok(Workers::new(self.workers.iter().map(|worker| worker.address.clone()).collect()))
+    }
+
+    /// Whether the disk has room for so many bytes. One that does not say counts as having it: the journal will find out.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.disk.free().map_or(true, |free| free >= bytes)
+    }
+
+    /// Waits until a runner that had no room has some again.
+    async fn room(&self) {
+        let (status, clock) = (&self.base.status, &self.base.clock);
+        let is_read_only = || matches!(&*status.condition().borrow(), Condition::ReadOnly { .. });
+        if !is_read_only() {
+            return std::future::pending().await;
+        }
+        // Twice what it takes: it is not to run full again at once.
+        while !self.has_room(2 * ROOM_TO_BEGIN) {
+            clock.sleep_until(clock.now().steady + Span(RECHECK_MS)).await;
+        }
+    }
+
+    /// Waits until the queue takes no turn although there is work. Looks only while there is.
+    async fn stuck(&self) {
+        let Base { status, line, jobs, clock, .. } = &self.base;
+        // The test's own thread cannot watch itself.
+        if clock.is_virtual() {
+            return std::future::pending().await;
+        }
+        let slice = Span(Span::from(self.blueprint.limits.stuck_after).0 / LOOKS);
+        let is_busy = || status.running.get() > 0 || jobs.waiting_calls() > 0;
+        loop {
+            if !is_busy() {
+                tokio::select! {
+                    () = jobs.called() => {}
+                    // What becomes due while nobody calls.
+                    () = clock.sleep_until(clock.now().steady + Span(IDLE_LOOK_MS)) => {}
+                }
+            }
+            clock.sleep_until(clock.now().steady + slice).await;
+            let Some(queue) = line.queue().filter(|_| is_busy()) else { continue };
+            let sent = clock.now().steady;
+            queue.do_send(Beat);
+            let mut looks = 1;
+            while status.pulse.get() < sent.0 && looks < LOOKS {
+                let before = clock.now().steady;
+                clock.sleep_until(before + slice).await;
+                // A process that was frozen as a whole finds everything overdue: such a look does not count.
+                looks += u64::from(clock.now().steady.since(before) < slice.doubled());
+            }
+            if status.pulse.get() < sent.0 {
+                let why = format!("the queue has taken no turn for {:?}", self.blueprint.limits.stuck_after);
+                if status.fail(&why) {
+                    events::stuck(&why);
+                }
+                return;
+            }
+        }
+    }
+}
+
+impl Row {
+    /// A reign that lasted ends the row.
+    fn reign_ended(&mut self, now: Time) {
+        if now.since(self.opened) >= Span(STEADY_REIGN_MS) {
+            self.tries = 0;
+        }
+    }
+
+    /// How long to wait before the next reopening; none when there were enough.
+    fn pause(&mut self, most: u32, first: Span) -> Option<Span> {
+        if self.tries >= most {
+            return None;
+        }
+        let factor = 1u64.checked_shl(self.tries).map_or(LONGEST_PAUSE, |factor| factor.min(LONGEST_PAUSE));
+        self.tries += 1;
+        Some(Span(first.0.saturating_mul(factor)))
+    }
+}
+
+const READ_ONLY: &str = "the disk is full: questions are answered, and nothing is taken until there is room again";
+/// Slices of the time after which a queue counts as stuck: one until the beat is sent, the others until it must have been felt.
+const LOOKS: u64 = 4;
+/// How often a keeper looks whether something runs while nobody calls: seldom against the wakes of a second.
+const IDLE_LOOK_MS: u64 = 5_000;

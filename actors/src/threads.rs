@@ -1,0 +1,68 @@
+//! The one place that starts threads and waits for them to end. An arbiter that does not end, as a job of it never comes to an await
+//! or its disk hangs, is waited for no longer than told.
+
+use std::future::Future;
+use std::thread::{self, JoinHandle};
+
+use actix_rt::{Arbiter, ArbiterHandle, System};
+use journeyman_core::Time;
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+
+/// A thread with an actix system of its own.
+pub(crate) struct Host {
+    ended: oneshot::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Host {
+    /// Starts the thread, and on it `life`.
+    pub(crate) fn start<F: Future<Output = ()>>(life: impl FnOnce() -> F + Send + 'static) -> std::io::Result<Self> {
+        let (tell, ended) = oneshot::channel();
+        let run = move || {
+            let system = System::new();
+            system.block_on(life());
+            drop(system);
+            // Whoever waits for the end may have gone.
+            let _ = tell.send(());
+        };
+        let thread = thread::Builder::new().name("journeyman".to_owned()).spawn(run)?;
+        Ok(Self { ended, thread })
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn join(self) {
+        // An error says that it panicked: it has ended all the same.
+        let _ = self.ended.await;
+        let _ = self.thread.join();
+    }
+}
+
+/// Ends the thread of an arbiter and waits for it until then. Answers whether it has ended.
+pub(crate) async fn stop(arbiter: Arbiter, clock: &Clock, until: Time) -> bool {
+    arbiter.stop();
+    let (tell, ended) = oneshot::channel();
+    thread::spawn(move || tell.send(arbiter.join().is_ok()));
+    tokio::select! {
+        _ = ended => true,
+        () = clock.sleep_until(until) => false,
+    }
+}
+
+/// Runs `make` on the thread of an arbiter. None when it panics, or when the thread is gone.
+pub(crate) async fn on<T, F>(arbiter: &ArbiterHandle, make: impl FnOnce() -> F + Send + 'static) -> Option<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let (tell, told) = oneshot::channel();
+    arbiter.spawn_fn(move || {
+        let made = make();
+        actix_rt::spawn(async move {
+            // Whoever asked may have gone.
+            let _ = tell.send(made.await);
+        });
+    });
+    told.await.ok()
+}
