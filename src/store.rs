@@ -1,5 +1,7 @@
 //! Opening what is on disk: the state, and the journal to go on with. Reads only.
 
+use std::sync::Arc;
+
 use crate::disk::Disk;
 use crate::ids::Seq;
 use crate::journal::{Batch, RecoverError, Recovery};
@@ -41,7 +43,7 @@ impl Store {
     ///
     /// # Errors
     /// [`RecoverError`]; no file has changed.
-    pub fn open(disk: Box<dyn Disk>) -> Result<Self, RecoverError<FoldError>> {
+    pub fn open(disk: Arc<dyn Disk>) -> Result<Self, RecoverError<FoldError>> {
         let mut queue = Queue::default();
         let recovery = Recovery::read(disk, |batch| fold(&mut queue, batch))?;
         Ok(Self { queue, recovery })

@@ -392,7 +392,7 @@ async fn end(threads: Threads, patience: Duration, clock: &Clock) {
 
 async fn open<C: 'static>(dir: PathBuf, blueprint: &Blueprint<C>, clock: &Clock, threads: &mut Threads) -> Result<Core, StartError> {
     let disk = lock(&dir, blueprint.limits.wait_for_lock, clock).await?;
-    let store = Store::open(Box::new(disk)).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
+    let store = Store::open(Arc::new(disk)).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
     if let Some(torn) = store.recovery.torn() {
         events::torn(torn);
     }

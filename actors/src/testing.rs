@@ -286,7 +286,7 @@ async fn open<C: 'static>(
     clock: &VirtualClock,
     control: &Arc<Mutex<Control>>,
 ) -> Result<Core, StartError> {
-    let store = Store::open(Box::new(disk.clone())).map_err(|source| StartError::Journal { dir: "in memory".into(), source })?;
+    let store = Store::open(Arc::new(disk.clone())).map_err(|source| StartError::Journal { dir: "in memory".into(), source })?;
     let clock = Clock::Virtual(clock.clone());
     let front = FrontJournal { journal: None, control: control.clone(), clock: clock.clone() };
     let place = Place::Together(Box::new(move |supervisor, journal| {

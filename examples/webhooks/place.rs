@@ -51,6 +51,6 @@ fn check(dir: &Path) -> Result<(), String> {
 /// Only reads, where a runner would begin to deliver what another run left.
 fn records(dir: &Path) -> Result<u64, String> {
     let disk = FileDisk::open(dir).map_err(|error| error.to_string())?;
-    let store = Store::open(Box::new(disk)).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let store = Store::open(std::sync::Arc::new(disk)).map_err(|error| format!("{}: {error}", dir.display()))?;
     Ok(store.queue.last().0)
 }

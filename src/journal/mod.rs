@@ -8,6 +8,7 @@ mod recovery;
 mod segment;
 
 use std::io;
+use std::sync::Arc;
 
 pub use frame::{Batch, Salt};
 pub use recovery::{RecoverError, Recovery, Torn};
@@ -19,7 +20,7 @@ use segment::{Header, Segment};
 
 /// A journal that is open for writing.
 pub struct Journal {
-    disk: Box<dyn Disk>,
+    disk: Arc<dyn Disk>,
     limits: JournalLimits,
     salt: Salt,
     state: State,
@@ -76,7 +77,7 @@ pub enum AppendError {
 }
 
 impl Journal {
-    fn new(disk: Box<dyn Disk>, limits: JournalLimits, salt: Salt, tail: Tail, bytes: u64) -> Self {
+    fn new(disk: Arc<dyn Disk>, limits: JournalLimits, salt: Salt, tail: Tail, bytes: u64) -> Self {
         let counters = JournalCounters { bytes, ..JournalCounters::default() };
         Self { disk, limits, salt, last: tail.last, epoch: tail.epoch, state: State::Unwritten(tail), counters }
     }

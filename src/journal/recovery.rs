@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use super::frame::{self, Batch, Content, Read};
 use super::segment::{self, Header, Proved, Start};
@@ -16,7 +17,7 @@ use crate::ids::{Epoch, Seq};
 
 /// A journal that has been read and not yet written to. Becomes a [`Journal`] with [`Recovery::into_journal`].
 pub struct Recovery {
-    disk: Box<dyn Disk>,
+    disk: Arc<dyn Disk>,
     tail: Tail,
     torn: Option<Torn>,
     bytes: u64,
@@ -91,7 +92,7 @@ impl Recovery {
     ///
     /// # Errors
     /// [`RecoverError`]; reading stops there, and no file has changed.
-    pub fn read<E>(disk: Box<dyn Disk>, fold: impl FnMut(&Batch) -> Result<(), E>) -> Result<Self, RecoverError<E>> {
+    pub fn read<E>(disk: Arc<dyn Disk>, fold: impl FnMut(&Batch) -> Result<(), E>) -> Result<Self, RecoverError<E>> {
         let segments = Segments::find(&*disk)?;
         let tail = Tail { last: Seq(0), epoch: Epoch(0), proved: None, unproved: None, next: segments.next };
         let mut walk = Walk { disk: &*disk, fold, tail, torn: segments.torn, bytes: 0 };
@@ -161,7 +162,7 @@ impl Segments {
         let mut found = Self { files: Vec::new(), next: newest.unwrap_or(0).saturating_add(1), torn: None };
         for (number, name) in names {
             // Of the newest all is needed: whether anything stands behind a torn header.
-            let bytes = if Some(number) == newest { disk.read(&name) } else { disk.head(&name, segment::HEADER) };
+            let bytes = if Some(number) == newest { disk.read(&name) } else { disk.read_at(&name, 0, segment::HEADER) };
             match Header::read(&bytes.map_err(|source| RecoverError::Io { file: name.clone(), source })?) {
                 Start::Header(header) => found.push(number, name, header)?,
                 Start::Torn if Some(number) == newest => {

@@ -315,7 +315,7 @@ pub(crate) fn disk_of(files: &Image) -> MemDisk {
 /// What a journal holds: its batches, and the recovery that goes on from there.
 pub(crate) fn read(disk: impl Disk + 'static) -> Result<(Vec<Batch>, Recovery), RecoverError<Infallible>> {
     let mut batches = Vec::new();
-    let recovery = Recovery::read(Box::new(disk), |batch| {
+    let recovery = Recovery::read(Arc::new(disk), |batch| {
         batches.push(batch.clone());
         Ok(())
     })?;
