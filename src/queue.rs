@@ -293,8 +293,7 @@ impl Queue {
         while let Some((until, ..)) = self.expiring.first()
             && *until <= now
         {
-            if let Some((_, ticket, key)) = self.expiring.pop_first()
-            {
+            if let Some((_, ticket, key)) = self.expiring.pop_first() {
                 self.live_bytes -= ended_bytes(&key);
                 if self.keys.get(&key).is_some_and(|holder| holder.ticket == ticket) {
                     self.keys.remove(&key);
@@ -438,10 +437,6 @@ impl Queue {
     /// How many tickets and ended keys it holds.
     pub(crate) fn pieces(&self) -> u64 {
         (self.tickets.len() + self.expiring.len()) as u64
-    }
-
-    pub(crate) fn has_ended_key(&self, ended: &EndedKey) -> bool {
-        self.expiring.contains(ended)
     }
 
     pub(crate) fn of_facts(facts: Facts) -> Self {

@@ -21,6 +21,7 @@ mod pool;
 mod queue;
 mod registry;
 mod runner;
+pub mod snapshots;
 mod status;
 mod supervisor;
 #[cfg(feature = "testing")]

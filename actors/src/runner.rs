@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use actix::Addr;
 use futures_util::FutureExt;
-use journeyman_core::disk::{DirError, FileDisk};
+use journeyman_core::disk::{DirError, Disk, FileDisk};
 use journeyman_core::store::Store;
 use journeyman_core::{Circuit, Policy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -30,6 +30,7 @@ use crate::jobs::Jobs;
 use crate::messages::{Drain, Quiet, Seal};
 use crate::queue::QueueActor;
 use crate::registry::Registry;
+use crate::snapshots;
 use crate::status::Status;
 use crate::wiring::{self, Blueprint, Core, Factory, Place, Threads};
 
@@ -392,7 +393,9 @@ async fn end(threads: Threads, patience: Duration, clock: &Clock) {
 
 async fn open<C: 'static>(dir: PathBuf, blueprint: &Blueprint<C>, clock: &Clock, threads: &mut Threads) -> Result<Core, StartError> {
     let disk = lock(&dir, blueprint.limits.wait_for_lock, clock).await?;
-    let store = Store::open(Arc::new(disk)).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let store =
+        Store::open(disk.clone(), &*snapshots::store(&dir, disk)).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
     if let Some(torn) = store.recovery.torn() {
         events::torn(torn);
     }

@@ -37,7 +37,7 @@ use std::time::{Duration, SystemTime};
 use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient, WrapFuture};
 use futures_util::future::{Either, select};
 use journeyman_core::Time;
-use journeyman_core::disk::MemDisk;
+use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::store::Store;
 
 use crate::answers::ShutdownReport;
@@ -48,6 +48,7 @@ use crate::messages::{Append, AppendReply, Drain, Seal};
 use crate::pool::Available;
 use crate::queue::{Spare, Turn};
 use crate::runner::{Builder, Configured, Runner};
+use crate::snapshots;
 use crate::wiring::{self, Blueprint, Core, Place, Threads};
 
 impl Runner {
@@ -286,7 +287,9 @@ async fn open<C: 'static>(
     clock: &VirtualClock,
     control: &Arc<Mutex<Control>>,
 ) -> Result<Core, StartError> {
-    let store = Store::open(Arc::new(disk.clone())).map_err(|source| StartError::Journal { dir: "in memory".into(), source })?;
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let store =
+        Store::open(disk.clone(), &*snapshots::plain(disk)).map_err(|source| StartError::Journal { dir: "in memory".into(), source })?;
     let clock = Clock::Virtual(clock.clone());
     let front = FrontJournal { journal: None, control: control.clone(), clock: clock.clone() };
     let place = Place::Together(Box::new(move |supervisor, journal| {

@@ -82,7 +82,7 @@ pub(crate) async fn wire<C: 'static>(
     place: Place,
     threads: &mut Threads,
 ) -> Result<Core, StartError> {
-    let Store { queue: state, recovery } = store;
+    let Store { queue: state, recovery, .. } = store;
     let limits = &blueprint.limits;
     let status = Status::new(state.pending(), state.running(), state.ends(), recovery.bytes());
     let salt = Salt(u128::from(clock.random()) << 64 | u128::from(clock.random()));
