@@ -5,7 +5,7 @@ mod memory;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ use rustix::fs::{Access, OFlags};
 
 pub use memory::MemDisk;
 
-/// One directory of files, with what a crash leaves of it.
+/// One directory of files, with what a crash leaves of it. Shared: a compaction reads and removes old files while the
+/// journal writes new ones.
 pub trait Disk: Send + Sync {
     /// The names in it, in any order.
     ///
@@ -27,11 +28,11 @@ pub trait Disk: Send + Sync {
     /// Those of the disk.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
 
-    /// The first `length` bytes of a file, or all of it when it is shorter.
+    /// The `length` bytes of a file from `offset` on, or as many of them as it has.
     ///
     /// # Errors
     /// Those of the disk.
-    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>>;
+    fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>>;
 
     /// A new, empty file in the place of what had that name. It is there after a crash only once
     /// [`Disk::sync_names`] has returned.
@@ -51,6 +52,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// Those of the disk.
     fn free(&self) -> io::Result<u64>;
+
+    /// Takes a file away. A crash may bring it back until [`Disk::sync_names`] has returned.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes the names durable.
     ///
@@ -144,9 +151,11 @@ impl Disk for FileDisk {
         Ok(bytes)
     }
 
-    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
+    fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut file = self.reader(name)?;
+        file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
-        self.reader(name)?.take(length as u64).read_to_end(&mut bytes)?;
+        file.take(length as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -164,32 +173,12 @@ impl Disk for FileDisk {
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.dir.join(name))
+    }
+
     fn sync_names(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
-    }
-}
-
-impl<D: Disk + Sync + ?Sized> Disk for std::sync::Arc<D> {
-    fn list(&self) -> io::Result<Vec<String>> {
-        (**self).list()
-    }
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        (**self).read(name)
-    }
-    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
-        (**self).head(name, length)
-    }
-    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        (**self).create(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        (**self).rename(from, to)
-    }
-    fn free(&self) -> io::Result<u64> {
-        (**self).free()
-    }
-    fn sync_names(&self) -> io::Result<()> {
-        (**self).sync_names()
     }
 }
 

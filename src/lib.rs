@@ -11,10 +11,12 @@
 //!   retry breaker pool           the policies; they know neither the queue nor each other
 //!   record                       ops as bytes
 //!   disk journal                 batches of records as files, durable before they are believed
-//!   store                        what is on disk, opened
+//!   snapshot                     the state at a seq, saved
+//!   store compaction             what is on disk, opened; and kept small
 //! ```
 
 pub mod breaker;
+pub mod compaction;
 pub mod disk;
 pub mod ids;
 pub mod job;
@@ -25,6 +27,7 @@ pub mod queue;
 pub mod record;
 pub mod retry;
 pub mod schedule;
+pub mod snapshot;
 pub mod store;
 pub mod time;
 

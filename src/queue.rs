@@ -3,6 +3,7 @@
 //! failed one is due again, is decided outside and told to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
@@ -22,6 +23,7 @@ pub struct Queue {
     expiring: BTreeSet<(Time, Ticket, Key)>,
     running: usize,
     weight: u64,
+    live_bytes: u64,
     ends: Ends,
 }
 
@@ -76,6 +78,17 @@ pub struct Ends {
     pub cancelled: u64,
 }
 
+impl Live {
+    /// About what a snapshot takes for it.
+    fn bytes(&self) -> u64 {
+        let job = &self.job;
+        let names = job.kind.as_str().len() + job.target.as_ref().map_or(0, |target| target.as_str().len()) + key_bytes(self.key.as_ref());
+        let pairs = OPTION_BYTES * job.options.0.len() + META_BYTES * job.meta.len();
+        let fault = self.fault.as_ref().map_or(0, |fault| fault.text().len());
+        job.weight() + (TICKET_BYTES + names + pairs + fault) as u64
+    }
+}
+
 impl Ends {
     /// The count of `end`.
     #[must_use]
@@ -93,6 +106,11 @@ impl Ends {
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.done + self.rejected + self.unsafe_to_repeat + self.spent + self.late + self.cancelled
+    }
+
+    fn checked_total(&self) -> Option<u64> {
+        let counts = [self.done, self.rejected, self.unsafe_to_repeat, self.spent, self.late, self.cancelled];
+        counts.into_iter().try_fold(0u64, u64::checked_add)
     }
 
     const fn count(&mut self, end: End) {
@@ -192,10 +210,9 @@ impl Queue {
             self.forget_expired(now);
             self.keys.insert(key.clone(), Holder { ticket, until: None });
         }
-        self.weight += job.weight();
         let live =
             Live { job: job.clone(), key: key.cloned(), start: due, rank: due, failures: 0, fault: None, phase: Phase::Pending { due } };
-        self.tickets.insert(ticket, live);
+        self.insert(ticket, live);
         Ok(Change::Enqueued(ticket))
     }
 
@@ -222,10 +239,13 @@ impl Queue {
 
     fn requeue(&mut self, ticket: Ticket, attempt: Attempt, due: Time, fault: &Fault) -> Result<Change, Misfit> {
         let live = self.run_of(ticket, attempt)?;
+        let before = live.bytes();
         live.failures = live.failures.saturating_add(1);
         live.fault = Some(fault.clone());
         live.rank = due;
         live.phase = Phase::Pending { due };
+        let after = live.bytes();
+        self.live_bytes = self.live_bytes - before + after;
         self.running -= 1;
         Ok(Change::Requeued)
     }
@@ -242,16 +262,30 @@ impl Queue {
         if live.phase == (Phase::Running { attempt }) { Ok(live) } else { Err(Misfit::Stale) }
     }
 
+    fn insert(&mut self, ticket: Ticket, live: Live) {
+        self.running += usize::from(matches!(live.phase, Phase::Running { .. }));
+        self.weight += live.job.weight();
+        self.live_bytes += live.bytes();
+        self.tickets.insert(ticket, live);
+    }
+
     fn remove(&mut self, ticket: Ticket, now: Time) -> Option<Live> {
         let live = self.tickets.remove(&ticket)?;
         self.running -= usize::from(matches!(live.phase, Phase::Running { .. }));
         self.weight -= live.job.weight();
+        self.live_bytes -= live.bytes();
         if let Some(key) = &live.key {
             let until = now + live.job.options.key_window();
-            self.keys.insert(key.clone(), Holder { ticket, until: Some(until) });
-            self.expiring.insert((until, ticket, key.clone()));
+            self.remember(until, ticket, key.clone());
         }
         Some(live)
+    }
+
+    /// Keeps the key of an ended ticket until its window is over.
+    fn remember(&mut self, until: Time, ticket: Ticket, key: Key) {
+        self.live_bytes += ended_bytes(&key);
+        self.keys.insert(key.clone(), Holder { ticket, until: Some(until) });
+        self.expiring.insert((until, ticket, key));
     }
 
     /// Drops every key whose window is over. Each is dropped once, so the cost per keyed enqueue is constant on average.
@@ -259,10 +293,11 @@ impl Queue {
         while let Some((until, ..)) = self.expiring.first()
             && *until <= now
         {
-            if let Some((_, ticket, key)) = self.expiring.pop_first()
-                && self.keys.get(&key).is_some_and(|holder| holder.ticket == ticket)
-            {
-                self.keys.remove(&key);
+            if let Some((_, ticket, key)) = self.expiring.pop_first() {
+                self.live_bytes -= ended_bytes(&key);
+                if self.keys.get(&key).is_some_and(|holder| holder.ticket == ticket) {
+                    self.keys.remove(&key);
+                }
             }
         }
     }
@@ -333,6 +368,12 @@ impl Queue {
         self.weight
     }
 
+    /// About the bytes that a snapshot of it takes: payloads, names, keys, faults, and a fixed part for each ticket.
+    #[must_use]
+    pub const fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
     /// How tickets ended so far.
     #[must_use]
     pub const fn ends(&self) -> Ends {
@@ -347,6 +388,9 @@ impl Queue {
         let running = self.tickets.values().filter(|live| matches!(live.phase, Phase::Running { .. })).count();
         assert_eq!(self.running, running, "running tickets");
         assert_eq!(self.weight, self.tickets.values().map(|live| live.job.weight()).sum::<u64>(), "weight");
+        let tickets: u64 = self.tickets.values().map(Live::bytes).sum();
+        let keys: u64 = self.expiring.iter().map(|(.., key)| ended_bytes(key)).sum();
+        assert_eq!(self.live_bytes, tickets + keys, "live bytes");
         assert_eq!(self.issued.0, self.ends.total() + self.tickets.len() as u64, "every ticket lives or ended");
         assert!(self.tickets.keys().next_back().is_none_or(|ticket| *ticket <= self.issued), "issued");
         for (ticket, live) in &self.tickets {
@@ -356,8 +400,100 @@ impl Queue {
         }
         let held = self.keys.values().filter(|holder| holder.until.is_none()).count();
         assert_eq!(held, self.tickets.values().filter(|live| live.key.is_some()).count(), "live keys");
+        for (until, ticket, key) in &self.expiring {
+            assert_eq!(self.keys.get(key), Some(&Holder { ticket: *ticket, until: Some(*until) }), "ended key of {ticket}");
+        }
+        assert_eq!(self.keys.len() - held, self.expiring.len(), "ended keys");
     }
 }
+
+/// What of a queue is neither a ticket nor a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub last: Seq,
+    pub epoch: Epoch,
+    pub issued: Ticket,
+    pub ends: Ends,
+}
+
+/// A key of an ended ticket, in the order in which their windows end.
+pub(crate) type EndedKey = (Time, Ticket, Key);
+
+/// The way out into a snapshot, piece by piece, and back in. What comes in is judged: a queue that is taken in whole is one
+/// that [`Queue::check`] finds no fault with.
+impl Queue {
+    pub(crate) const fn facts(&self) -> Facts {
+        Facts { last: self.last, epoch: self.epoch, issued: self.issued, ends: self.ends }
+    }
+
+    pub(crate) fn tickets_after(&self, ticket: Ticket) -> impl Iterator<Item = (Ticket, &Live)> {
+        self.tickets.range((Bound::Excluded(ticket), Bound::Unbounded)).map(|(ticket, live)| (*ticket, live))
+    }
+
+    pub(crate) fn ended_keys_after(&self, key: Option<&EndedKey>) -> impl Iterator<Item = &EndedKey> {
+        self.expiring.range((key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+    }
+
+    /// How many tickets and ended keys it holds.
+    pub(crate) fn pieces(&self) -> u64 {
+        (self.tickets.len() + self.expiring.len()) as u64
+    }
+
+    pub(crate) fn of_facts(facts: Facts) -> Self {
+        let Facts { last, epoch, issued, ends } = facts;
+        Self { last, epoch, issued, ends, ..Self::default() }
+    }
+
+    /// Takes in a ticket. Tickets come in the order of their numbers.
+    pub(crate) fn take_in(&mut self, ticket: Ticket, live: Live) -> Result<(), &'static str> {
+        let newest = self.tickets.keys().next_back().copied().unwrap_or_default();
+        if ticket <= newest || ticket > self.issued {
+            return Err("a ticket that was issued, behind the one before");
+        }
+        if let Some(key) = &live.key
+            && self.keys.insert(key.clone(), Holder { ticket, until: None }).is_some()
+        {
+            return Err("a key that no other ticket holds");
+        }
+        self.insert(ticket, live);
+        Ok(())
+    }
+
+    /// Takes in the key of an ended ticket, behind all tickets and in the order of the ends of their windows.
+    pub(crate) fn take_in_ended(&mut self, ended: EndedKey) -> Result<(), &'static str> {
+        if self.expiring.last().is_some_and(|before| *before >= ended) {
+            return Err("an ended key behind the one before");
+        }
+        let (until, ticket, key) = ended;
+        if !self.was_issued(ticket) || self.tickets.contains_key(&ticket) || self.keys.contains_key(&key) {
+            return Err("a key of an ended ticket, held by no other");
+        }
+        self.remember(until, ticket, key);
+        Ok(())
+    }
+
+    /// Whether every ticket that was issued lives or ended.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.ends.checked_total().and_then(|ended| ended.checked_add(self.tickets.len() as u64)) == Some(self.issued.0)
+    }
+}
+
+fn key_bytes(key: Option<&Key>) -> usize {
+    key.map_or(0, |key| key.as_str().len())
+}
+
+fn ended_bytes(key: &Key) -> u64 {
+    (ENDED_BYTES + key.as_str().len()) as u64
+}
+
+/// The fixed part of a ticket in a snapshot: its length, tag, times and numbers.
+const TICKET_BYTES: usize = 40;
+/// The tag and number of an option.
+const OPTION_BYTES: usize = 6;
+/// The lengths of a pair of meta.
+const META_BYTES: usize = 2;
+/// The fixed part of an ended key.
+const ENDED_BYTES: usize = 20;
 
 /// Who holds a key: a live ticket, or an ended one until its window is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

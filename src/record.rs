@@ -16,7 +16,7 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
         Record::Lead { epoch } => put(out, LEAD, epoch),
         Record::Op(Op::Enqueue { now, due, key, job }) => {
             let key = key.as_ref().map(Key::as_str);
-            put(out, ENQUEUE, &Enqueue::of(*now, *due, key, job));
+            put(out, ENQUEUE, &Enqueue { now: *now, due: *due, key, job: JobFields::of(job) });
         }
         Record::Op(Op::Select { ticket }) => put(out, SELECT, ticket),
         Record::Op(Op::Complete { ticket, attempt, end, fault: None }) => {
@@ -86,6 +86,13 @@ struct Enqueue<'a> {
     now: Time,
     due: Time,
     key: Option<&'a str>,
+    #[serde(borrow)]
+    job: JobFields<'a>,
+}
+
+/// A job as bytes, in records and in snapshots.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct JobFields<'a> {
     priority: u8,
     kind: &'a str,
     version: u16,
@@ -97,12 +104,9 @@ struct Enqueue<'a> {
     payload: &'a [u8],
 }
 
-impl<'a> Enqueue<'a> {
-    fn of(now: Time, due: Time, key: Option<&'a str>, job: &'a Job) -> Self {
+impl<'a> JobFields<'a> {
+    pub(crate) fn of(job: &'a Job) -> Self {
         Self {
-            now,
-            due,
-            key,
             priority: job.priority,
             kind: job.kind.as_str(),
             version: job.version,
@@ -113,29 +117,28 @@ impl<'a> Enqueue<'a> {
             payload: &job.payload,
         }
     }
+
+    pub(crate) fn into_job(self) -> Job {
+        Job {
+            kind: self.kind.into(),
+            version: self.version,
+            codec: self.codec,
+            target: self.target.map(Into::into),
+            priority: self.priority,
+            options: Options(self.options),
+            meta: self.meta,
+            payload: self.payload.to_vec(),
+        }
+    }
 }
 
 fn take_enqueue(bytes: &mut &[u8]) -> Result<Op, Malformed> {
     let (record, rest) = postcard::take_from_bytes::<Enqueue<'_>>(bytes).map_err(|_| Malformed::Fields)?;
     *bytes = rest;
-    Ok(Op::Enqueue {
-        now: record.now,
-        due: record.due,
-        key: record.key.map(Key::from),
-        job: Arc::new(Job {
-            kind: record.kind.into(),
-            version: record.version,
-            codec: record.codec,
-            target: record.target.map(Into::into),
-            priority: record.priority,
-            options: Options(record.options),
-            meta: record.meta,
-            payload: record.payload.to_vec(),
-        }),
-    })
+    Ok(Op::Enqueue { now: record.now, due: record.due, key: record.key.map(Key::from), job: Arc::new(record.job.into_job()) })
 }
 
-fn put(out: &mut Vec<u8>, tag: u32, fields: &impl Serialize) {
+pub(crate) fn put(out: &mut Vec<u8>, tag: u32, fields: &impl Serialize) {
     write(out, &tag);
     write(out, fields);
 }
@@ -146,7 +149,7 @@ fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     *out = postcard::to_extend(value, bytes).expect("records are plain data");
 }
 
-fn take<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, Malformed> {
+pub(crate) fn take<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, Malformed> {
     let (value, rest) = postcard::take_from_bytes(bytes).map_err(|_| Malformed::Fields)?;
     *bytes = rest;
     Ok(value)
@@ -166,7 +169,7 @@ fn end_of_tag(tag: u8) -> Result<End, Malformed> {
     End::ALL.into_iter().find(|end| tag_of_end(*end) == tag).ok_or(Malformed::Fields)
 }
 
-fn fault_of(cause: u8, text: String) -> Result<Fault, Malformed> {
+pub(crate) fn fault_of(cause: u8, text: String) -> Result<Fault, Malformed> {
     if text.len() > Fault::TEXT_LIMIT {
         return Err(Malformed::Fields);
     }

@@ -54,13 +54,16 @@ fn the_head_of_a_file_is_as_long_as_asked_or_as_the_file_is() {
     disk.rename("a", "b").expect("the disk takes it");
     disk.sync_names().expect("the disk takes it");
     file.write_at(6, b"g").expect("open files stay open");
-    assert_eq!(disk.head("b", 2).expect("it is there"), b"ab");
-    assert_eq!(disk.head("b", 99).expect("it is there"), b"abcdefg");
+    assert_eq!(disk.read_at("b", 0, 2).expect("it is there"), b"ab");
+    assert_eq!(disk.read_at("b", 5, 99).expect("it is there"), b"fg");
+    assert_eq!(disk.read_at("b", 99, 5).expect("it is there"), b"");
     assert_eq!(disk.read("b").expect("it is there"), b"abcdefg");
     assert!(disk.read("a").is_err());
     let mut names = disk.list().expect("it lists");
     names.sort();
     assert_eq!(names, ["b", LOCK]);
+    disk.remove("b").expect("it is there");
+    assert!(disk.read("b").is_err() && disk.remove("b").is_err());
     drop(disk.create("b").expect("in the place of what was there"));
     assert_eq!(disk.read("b").expect("it is there"), b"");
 }
@@ -199,7 +202,7 @@ fn no_link_is_followed_to_a_file() {
 
     let disk = opened(dir.path());
     symlink(&secret, dir.path().join(segment(1))).expect("the directory is ours");
-    assert!(disk.read(&segment(1)).is_err() && disk.head(&segment(1), 10).is_err());
+    assert!(disk.read(&segment(1)).is_err() && disk.read_at(&segment(1), 0, 10).is_err());
     match read(disk).map(|(found, _)| found) {
         Err(RecoverError::Io { file, .. }) => assert_eq!(file, segment(1)),
         other => panic!("{other:?}"),

@@ -29,6 +29,10 @@ fn a_crash_leaves_what_was_synced_and_nothing_else() {
                     let there = naive.names.contains_key(&name_of(from));
                     assert_eq!(disk.rename(&name_of(from), &name_of(to)).is_ok(), there);
                 }
+                Call::Remove(name) => {
+                    let there = naive.names.contains_key(&name_of(name));
+                    assert_eq!(disk.remove(&name_of(name)).is_ok(), there);
+                }
                 Call::SyncNames => disk.sync_names().expect("memory takes it"),
                 Call::Crash => disk.crash(),
                 Call::Write(..) | Call::Sync(_) => {}
@@ -89,6 +93,7 @@ impl Naive {
                     self.names.insert(name_of(to), file);
                 }
             }
+            Call::Remove(name) => drop(self.names.remove(&name_of(name))),
             Call::SyncNames => self.synced.clone_from(&self.names),
             Call::Crash => {
                 self.names.clone_from(&self.synced);
@@ -108,6 +113,7 @@ enum Call {
     Write(u8, u8, u8),
     Sync(u8),
     Rename(u8, u8),
+    Remove(u8),
     SyncNames,
     Crash,
 }
@@ -119,7 +125,8 @@ impl Arbitrary for Call {
             0..=2 => Self::Create(n),
             3..=8 => Self::Write(n, offset, length),
             9..=10 => Self::Sync(n),
-            11..=12 => Self::Rename(n, offset),
+            11 => Self::Rename(n, offset),
+            12 => Self::Remove(n),
             13..=14 => Self::SyncNames,
             _ => Self::Crash,
         }

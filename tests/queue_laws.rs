@@ -10,10 +10,10 @@ use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{Batch, Journal, JournalLimits, RecoverError, Salt};
 use journeyman_core::queue::{Change, Live, Misfit, Phase};
 use journeyman_core::record::Malformed;
-use journeyman_core::store::{FoldError, Store};
+use journeyman_core::store::{FoldError, OpenError};
 use journeyman_core::{Attempt, Cause, End, Epoch, Fault, Key, Op, Options, Queue, Record, Seq, Span, Ticket, Time, record};
 use quickcheck::{Arbitrary, Gen};
-use support::{Act, Edgy, Pick, SALT, WIDE, batch, holds, job, key_of, segment};
+use support::{Act, Edgy, Pick, SALT, WIDE, batch, holds, job, key_of, open, segment};
 
 const CASES: u64 = 300;
 
@@ -25,7 +25,7 @@ fn what_a_replay_comes_to_is_what_was_live() {
             life.act(act);
         }
         life.flush();
-        let again = Store::open(Box::new(life.disk)).expect("the journal opens").queue;
+        let again = open(&life.disk).expect("the journal opens").queue;
         again.check();
         assert_eq!(again, life.queue);
     });
@@ -329,13 +329,13 @@ fn a_whole_batch_whose_records_do_not_fit_is_a_typed_error_with_their_seq() {
 /// What opening says of a journal whose one batch claims `count` records and holds these and some bytes.
 fn fold_error(count: u32, records: &[&Record], rest: &[u8]) -> FoldError {
     let disk = MemDisk::default();
-    let mut journal = Store::open(Box::new(disk.clone())).expect("an empty disk opens").recovery.into_journal(WIDE, SALT);
+    let mut journal = open(&disk).expect("an empty disk opens").recovery.into_journal(WIDE, SALT);
     let mut body = Vec::new();
     records.iter().for_each(|record| record::encode(record, &mut body));
     body.extend(rest);
     journal.append(batch(1, count, body)).expect("a journal does not look into records");
-    match Store::open(Box::new(disk)).map(|store| store.queue) {
-        Err(RecoverError::Fold { file, offset: 96, source }) if file == segment(1) => source,
+    match open(&disk).map(|store| store.queue) {
+        Err(OpenError::Journal(RecoverError::Fold { file, offset: 96, source })) if file == segment(1) => source,
         other => panic!("{other:?}"),
     }
 }
@@ -562,7 +562,7 @@ impl Durable {
 
     /// Opens what is on the disk and begins a new reign.
     fn lead(&mut self) {
-        let store = Store::open(Box::new(self.disk.clone())).expect("what was synced opens");
+        let store = open(&self.disk).expect("what was synced opens");
         store.queue.check();
         assert_eq!(store.queue, self.safe, "the durable state, after life {}", self.lives);
         self.lives += 1;

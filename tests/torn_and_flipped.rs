@@ -144,7 +144,7 @@ impl Sound {
     fn read(&self, disk: &OneFile) -> Found {
         let mut number = 0;
         let mut same = true;
-        let recovery = Recovery::read(Box::new(disk.clone()), |batch| {
+        let recovery = Recovery::read(Arc::new(disk.clone()), |batch| {
             same &= self.batches.get(number) == Some(batch);
             number += 1;
             Ok::<_, Infallible>(())
@@ -213,8 +213,8 @@ impl Disk for OneFile {
         Ok(self.0.lock().expect("nobody panics with it").clone())
     }
 
-    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = self.read(name)?;
+    fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = self.read(name)?.split_off(usize::try_from(offset).expect("within the file"));
         bytes.truncate(length);
         Ok(bytes)
     }
@@ -225,6 +225,10 @@ impl Disk for OneFile {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         panic!("an open renamed {from} to {to}")
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        panic!("an open removed {name}")
     }
 
     fn sync_names(&self) -> io::Result<()> {

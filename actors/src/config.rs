@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use journeyman_core::Span;
+
 /// The bounds of a runner. Make the default and change what you need:
 ///
 /// ```
@@ -36,6 +38,8 @@ pub struct Limits {
     pub segment_bytes: u64,
     /// All files of the journal: 8 GiB. When they are full, new work is refused; ending what runs never is.
     pub journal_bytes: u64,
+    /// What a compaction writes per second: 32 MiB. Callers hardly notice 16 MiB/s, and lose a third of their speed at 64 MiB/s.
+    pub compaction_rate: u64,
     /// The name of a kind: 128 bytes.
     pub kind_bytes: usize,
     /// A key: 256 bytes.
@@ -80,6 +84,7 @@ impl Default for Limits {
             batch_bytes: 4 << 20,
             segment_bytes: 64 << 20,
             journal_bytes: 8 << 30,
+            compaction_rate: 32 << 20,
             kind_bytes: 128,
             key_bytes: 256,
             target_bytes: 256,
@@ -106,6 +111,7 @@ impl Limits {
             (self.pending == 0, "pending is 0: nothing could ever be enqueued".to_owned()),
             (self.targets == 0, "targets is 0: no job with a target could be enqueued".to_owned()),
             (self.calls == 0, "calls is 0: nobody could ever ask for anything".to_owned()),
+            (self.compaction_rate == 0, "compaction_rate is 0: the journal would grow to its limit".to_owned()),
             (self.catch_up == 0, "catch_up is 0: a ticket due at an instant would never start after a jump of the clock".to_owned()),
             (
                 self.record_bytes < RECORD_OVERHEAD,
@@ -152,5 +158,9 @@ pub(crate) const RECHECK_MS: u64 = 1_000;
 pub(crate) const STEADY_REIGN_MS: u64 = 60_000;
 /// The longest pause between two reopenings, in first pauses.
 pub(crate) const LONGEST_PAUSE: u64 = 100;
+/// The pause after a compaction that failed, doubled for each that follows.
+pub(crate) const COMPACTION_PAUSE: Span = Span::from_secs(1);
+/// The longest of these pauses: a person who makes room is not to wait long.
+pub(crate) const LONGEST_COMPACTION_PAUSE: Span = Span::from_secs(600);
 /// A jump of the wall clock: more than its own slewing does between two looks.
 pub(crate) const JUMP_MS: u64 = 1_000;

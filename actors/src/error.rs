@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use journeyman_core::Kind;
 use journeyman_core::disk::DirError;
-use journeyman_core::journal::RecoverError;
-use journeyman_core::store::FoldError;
+use journeyman_core::store::OpenError;
 
 /// Why a job was not enqueued. Unless it says `Unknown`, nothing was stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,7 +130,7 @@ pub enum StartError {
         /// The directory.
         dir: PathBuf,
         /// What is wrong with which file.
-        source: RecoverError<FoldError>,
+        source: OpenError,
     },
     /// Two job types have one name.
     #[error("kind {0} is registered twice")]

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use journeyman_core::breaker::Position;
+use journeyman_core::compaction::Compacted;
 use journeyman_core::journal::Torn;
 use journeyman_core::schedule::Hold;
 use journeyman_core::{End, Epoch, Fault, JobId, Kind, Seq, Target, Ticket, Time};
@@ -73,6 +74,19 @@ pub(crate) fn journal_nearly_full(bytes: u64, limit: u64) {
 
 pub(crate) fn journal_failed(why: &str) {
     error!(target: JOURNAL, why, "the journal has failed: nothing is acknowledged until it is open again; look at the disk");
+}
+
+pub(crate) fn compacted(compacted: &Compacted) {
+    let (snapshot, removed, kept) = (compacted.snapshot_bytes, compacted.removed_bytes, compacted.kept_bytes);
+    info!(target: JOURNAL, last = %compacted.seq, snapshot, removed, kept, "compacted");
+}
+
+pub(crate) fn compaction_failed(why: &str, failures: u32, pause: journeyman_core::Span) {
+    warn!(target: JOURNAL, why, failures, pause_ms = pause.0, "the journal could not be compacted and grows; nothing is lost, and it is tried again");
+}
+
+pub(crate) fn snapshot_passed_over(why: &str) {
+    error!(target: JOURNAL, why, "a snapshot is damaged; the one before it and the journal since make up for it, but look at the disk");
 }
 
 pub(crate) fn torn(torn: &Torn) {

@@ -1,25 +1,26 @@
 //! JournalActor: makes batches durable, on an arbiter of its own as it blocks there. It calls nobody but whoever is to
 //! hear the fate of a batch, and knows nothing of what a record means.
 
-use actix::{Actor, Context, Handler};
 use std::sync::Arc;
 
+use actix::{Actor, Context, Handler, Recipient};
 use journeyman_core::journal::{AppendError, Journal};
 
 use crate::clock::Clock;
-use crate::messages::{Append, Appended, Seal};
+use crate::messages::{Append, Appended, Release, Released, Rotate, Rotated, Seal};
 use crate::status::Status;
 
 pub(crate) struct JournalActor {
     /// None once it has been sealed.
     journal: Option<Journal>,
+    queue: Recipient<Released>,
     status: Arc<Status>,
     clock: Clock,
 }
 
 impl JournalActor {
-    pub(crate) const fn new(journal: Journal, status: Arc<Status>, clock: Clock) -> Self {
-        Self { journal: Some(journal), status, clock }
+    pub(crate) const fn new(journal: Journal, queue: Recipient<Released>, status: Arc<Status>, clock: Clock) -> Self {
+        Self { journal: Some(journal), queue, status, clock }
     }
 }
 
@@ -52,5 +53,33 @@ impl Handler<Seal> for JournalActor {
     fn handle(&mut self, _: Seal, _: &mut Context<Self>) -> std::io::Result<()> {
         self.clock.stir();
         self.journal.take().map_or(Ok(()), Journal::seal)
+    }
+}
+
+impl Handler<Rotate> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, Rotate { reply }: Rotate, _: &mut Context<Self>) {
+        self.clock.stir();
+        let rotated = match self.journal.as_mut().map(|journal| (journal.rotate(), journal.writes_to())) {
+            None | Some((Ok(_), None)) => Rotated::NothingWritten,
+            Some((Ok(_), Some(number))) => Rotated::To(number),
+            Some((Err(error), _)) => Rotated::Failed { why: error.to_string() },
+        };
+        reply.do_send(rotated);
+    }
+}
+
+impl Handler<Release> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, Release { removed_and_kept }: Release, _: &mut Context<Self>) {
+        self.clock.stir();
+        if let (Some(journal), Some((removed, kept))) = (&mut self.journal, removed_and_kept) {
+            journal.release(removed);
+            self.status.journal(journal.counters());
+            self.status.reserve.set(kept);
+        }
+        self.queue.do_send(Released);
     }
 }

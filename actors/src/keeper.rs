@@ -17,22 +17,31 @@ use crate::config::{LONGEST_PAUSE, RECHECK_MS, STEADY_REIGN_MS};
 use crate::error::StartError;
 use crate::events;
 use crate::messages::{Admitted, Beat, Seal};
-use crate::status::Condition;
+use crate::snapshots::Snapshots;
+use crate::status::{Concern, Condition};
 use crate::threads;
-use crate::wiring::{self, Beginning, Between, Blueprint, JournalPlace};
+use crate::wiring::{self, Beginning, Between, Blocking, Blueprint};
 use crate::worker::Workers;
 
 pub(crate) struct Keeper<C: 'static> {
     blueprint: Blueprint<C>,
     base: Base,
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
+    ground: Ground,
     place: Place,
     /// The threads of this reign; none between two.
     queue_thread: Option<Arbiter>,
-    journal_thread: Option<Arbiter>,
+    /// Those of the journal and the compactor, which write.
+    disk_threads: Vec<Arbiter>,
     workers: Vec<Worker>,
     row: Row,
+}
+
+/// What a runner stands on, from its start to its end.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub dir: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub snapshots: Snapshots,
 }
 
 /// Where the actors live.
@@ -58,15 +67,14 @@ struct Row {
 }
 
 impl<C: 'static> Keeper<C> {
-    pub(crate) fn new(blueprint: Blueprint<C>, base: Base, disk: Arc<dyn Disk>, dir: PathBuf, place: Place) -> Self {
+    pub(crate) fn new(blueprint: Blueprint<C>, base: Base, ground: Ground, place: Place) -> Self {
         Self {
             blueprint,
             base,
-            disk,
-            dir,
+            ground,
             place,
             queue_thread: None,
-            journal_thread: None,
+            disk_threads: Vec::new(),
             workers: Vec::new(),
             row: Row::default(),
         }
@@ -74,26 +82,22 @@ impl<C: 'static> Keeper<C> {
 
     /// Reads the journal and starts the actors on it. One that fails is to be followed by [`Keeper::close`].
     pub(crate) async fn open(&mut self) -> Result<(), StartError> {
-        let store =
-            Store::open(Box::new(self.disk.clone())).map_err(|source| StartError::Journal { dir: self.dir.clone(), source })?;
-        if let Some(torn) = store.recovery.torn() {
-            events::torn(torn);
-        }
-        events::opened(&self.dir, store.queue.pending(), store.queue.running(), store.queue.last());
+        let Ground { dir, disk, snapshots } = self.ground.clone();
+        let store = Store::open(disk.clone(), &*snapshots()).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
+        self.tell(&store);
         let is_read_only = !self.has_room(ROOM_TO_BEGIN);
         let workers = self.hire().await?;
         let (blueprint, base) = (self.blueprint.clone(), self.base.clone());
+        let begin = |blocking| Beginning { store, is_read_only, workers, disk, snapshots, blocking };
         let core = match &self.place {
             Place::Apart => {
                 let queue = self.queue_thread.insert(Arbiter::new()).handle();
-                let journal = JournalPlace::On(self.journal_thread.insert(Arbiter::new()).handle());
-                let beginning = Beginning { store, is_read_only, workers, journal };
+                self.disk_threads = vec![Arbiter::new(), Arbiter::new()];
+                let [journal, compactor] = [0, 1].map(|thread: usize| self.disk_threads[thread].handle());
+                let beginning = begin(Blocking::On { journal, compactor });
                 threads::on(&queue, move || wiring::wire(blueprint, base, beginning)).await.flatten()
             }
-            Place::Together(between) => {
-                let journal = JournalPlace::Here(between.clone());
-                wiring::wire(blueprint, base, Beginning { store, is_read_only, workers, journal }).await
-            }
+            Place::Together(between) => wiring::wire(blueprint, base, begin(Blocking::Here(between.clone()))).await,
         };
         let core = core.ok_or_else(|| StartError::Thread("an actor panicked as it was started".to_owned()))?;
         self.base.set_core(core);
@@ -103,6 +107,20 @@ impl<C: 'static> Keeper<C> {
         }
         self.base.status.opened(is_read_only.then(|| READ_ONLY.to_owned()));
         Ok(())
+    }
+
+    /// Says what was found.
+    fn tell(&self, store: &Store) {
+        if let Some(torn) = store.recovery.torn() {
+            events::torn(torn);
+        }
+        for damage in &store.passed_over {
+            events::snapshot_passed_over(&damage.to_string());
+        }
+        let worst = store.passed_over.first().map(|damage| format!("a snapshot is damaged, and was passed over: {damage}"));
+        self.base.status.concern(Concern::Snapshot, worst);
+        let queue = &store.queue;
+        events::opened(&self.ground.dir, queue.pending(), queue.running(), queue.last());
     }
 
     /// Replaces the actors whenever they fail, until the runner is over.
@@ -175,10 +193,11 @@ impl<C: 'static> Keeper<C> {
         if let Some(core) = &core {
             core.supervisor.end();
         }
-        if let Some(journal) = self.journal_thread.take()
-            && !threads::stop(journal, &clock, clock.now().steady + self.blueprint.limits.append_timeout.into()).await
-        {
-            return Err("the thread of the old journal hangs in the disk".to_owned());
+        let until = clock.now().steady + self.blueprint.limits.append_timeout.into();
+        for thread in self.disk_threads.drain(..) {
+            if !threads::stop(thread, &clock, until).await {
+                return Err("a thread of the old journal hangs in the disk".to_owned());
+            }
         }
         if let Some(queue) = self.queue_thread.take()
             && !threads::stop(queue, &clock, clock.now().steady + self.blueprint.limits.interrupt_grace.into()).await
@@ -216,7 +235,7 @@ impl<C: 'static> Keeper<C> {
         }
         let until = clock.now().steady + self.blueprint.limits.interrupt_grace.into();
         let workers = self.workers.drain(..).filter_map(|worker| worker.thread);
-        for thread in workers.chain(self.queue_thread.take()).chain(self.journal_thread.take()) {
+        for thread in workers.chain(self.queue_thread.take()).chain(self.disk_threads.drain(..)) {
             threads::stop(thread, &clock, until).await;
         }
     }
@@ -244,7 +263,7 @@ impl<C: 'static> Keeper<C> {
 
     /// Whether the disk has room for so many bytes. One that does not say counts as having it: the journal will find out.
     fn has_room(&self, bytes: u64) -> bool {
-        self.disk.free().map_or(true, |free| free >= bytes)
+        self.ground.disk.free().map_or(true, |free| free >= bytes)
     }
 
     /// Waits until a runner that had no room has some again.

@@ -9,6 +9,7 @@ mod answers;
 mod base;
 mod breaker;
 mod clock;
+mod compactor;
 mod config;
 mod cx;
 mod error;
@@ -24,6 +25,7 @@ mod pool;
 mod queue;
 mod registry;
 mod runner;
+pub mod snapshots;
 mod status;
 mod supervisor;
 #[cfg(feature = "testing")]

@@ -150,6 +150,43 @@ pub(crate) enum Appended {
 #[rtype(result = "std::io::Result<()>")]
 pub(crate) struct Seal;
 
+/// The journal has grown enough to be compacted.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Compact;
+
+/// Begin a new segment, so that all before it can be compacted.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Rotate {
+    pub reply: Recipient<Rotated>,
+}
+
+/// What became of it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) enum Rotated {
+    /// Everything before this segment is sealed.
+    To(u64),
+    /// Nothing has been written yet since the journal was opened.
+    NothingWritten,
+    /// The journal goes on in the old one, or has failed and will say so.
+    Failed { why: String },
+}
+
+/// A compaction is over: segments of so many bytes are gone, and so many bytes of those that are left are in the snapshot.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Release {
+    /// None when there was nothing to do.
+    pub removed_and_kept: Option<(u64, u64)>,
+}
+
+/// The journal has been told of the end of a compaction: the next one may come.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Released;
+
 /// So many more units of the pool are wanted.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient, SpawnHandle};
 use journeyman_core::breaker::Circuit;
+use journeyman_core::compaction::{CompactionLimits, is_due};
 use journeyman_core::queue::{Change, Live, Phase};
 use journeyman_core::schedule::{Entry, Hold, Schedule, Wake};
 use journeyman_core::{Attempt, Kind, Now, Op, Policy, Record, Span, Target, Ticket, Time};
@@ -24,7 +25,7 @@ use crate::clock::Clock;
 use crate::config::Limits;
 use crate::events;
 use crate::ledger::{self, Ended, Ledger, Reign, Standing};
-use crate::messages::{Appended, Beat, Later, Selected, Units, Want};
+use crate::messages::{Appended, Beat, Compact, Later, Released, Selected, Units, Want};
 use crate::registry::Policies;
 use crate::status::Status;
 use crate::worker::Workers;
@@ -43,6 +44,7 @@ pub(crate) struct Links {
     pub pool: Recipient<Want>,
     pub workers: Workers,
     pub breakers: StartBreaker,
+    pub compactor: Recipient<Compact>,
 }
 
 /// Starts the breaker of a target beside the queue.
@@ -93,6 +95,8 @@ pub(crate) struct QueueActor {
     wall: WallWatch,
     turn_is_due: bool,
     timer: Option<(Time, SpawnHandle)>,
+    /// Whether a compaction is under way.
+    compacting: bool,
     /// When the journal was first found overdue with its batch.
     overdue: Option<Time>,
     links: Links,
@@ -131,6 +135,7 @@ impl QueueActor {
             wall: WallWatch::new(now),
             turn_is_due: false,
             timer: None,
+            compacting: false,
             overdue: None,
             links,
             rules,
@@ -215,11 +220,22 @@ impl QueueActor {
             }
             self.writer.flush(now);
             self.watch_journal(now);
+            self.compact_if_due();
         }
         self.sweep_breakers(now);
         self.answer_idle(now);
         self.set_gauges();
         self.set_timer(now, ctx);
+    }
+
+    fn compact_if_due(&mut self) {
+        let limits = CompactionLimits::of(self.rules.limits.journal_bytes);
+        let live = self.writer.queue().live_bytes();
+        // What an earlier process left is sealed by the first append of this one.
+        if !self.compacting && self.writer.has_written() && is_due(self.status.bytes_since_snapshot(), live, &limits) {
+            self.compacting = true;
+            self.links.compactor.do_send(Compact);
+        }
     }
 
     fn request_turn(&mut self, ctx: &mut Context<Self>) {
@@ -343,6 +359,15 @@ impl Handler<Appended> for QueueActor {
             Appended::TooLarge => self.fail("the journal refused a batch as too large"),
             Appended::Unavailable => self.fail("the journal is closed after an earlier failure"),
         }
+    }
+}
+
+impl Handler<Released> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Released, ctx: &mut Context<Self>) {
+        self.compacting = false;
+        self.request_turn(ctx);
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use journeyman_core::disk::{DirError, FileDisk};
+use journeyman_core::disk::{DirError, Disk, FileDisk};
 use journeyman_core::{Circuit, Policy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -25,8 +25,9 @@ use crate::error::{RunnerFailed, StartError};
 use crate::events;
 use crate::job::Job;
 use crate::jobs::Jobs;
-use crate::keeper::{Keeper, Place};
+use crate::keeper::{Ground, Keeper, Place};
 use crate::registry::Registry;
+use crate::snapshots;
 use crate::threads::Host;
 use crate::wiring::{Blueprint, Factory};
 
@@ -318,7 +319,7 @@ async fn live<C: 'static>(
     };
     let base = Base::new(&blueprint, clock);
     let patience = blueprint.limits.append_timeout;
-    let mut keeper = Keeper::new(blueprint, base.clone(), Arc::new(disk), dir, Place::Apart);
+    let mut keeper = Keeper::new(blueprint, base.clone(), ground(dir, disk), Place::Apart);
     if let Err(error) = keeper.open().await {
         // Whoever hears of it may try again at once: the directory is free by then.
         keeper.close().await;
@@ -340,6 +341,12 @@ async fn live<C: 'static>(
         base.status.give_up("the runner was dropped");
     }
     keeper.close().await;
+}
+
+fn ground(dir: PathBuf, disk: FileDisk) -> Ground {
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let (place, its) = (dir.clone(), disk.clone());
+    Ground { dir, disk, snapshots: Arc::new(move || snapshots::store(&place, its.clone())) }
 }
 
 async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Result<FileDisk, DirError> {

@@ -41,6 +41,10 @@ pub struct Stats {
     pub syncs: u64,
     /// Bytes of the journal.
     pub bytes: u64,
+    /// Compactions since the runner was opened.
+    pub compactions: u64,
+    /// What the newest of them wrote of the state, before its store adds its own.
+    pub snapshot_bytes: u64,
 }
 
 /// How a runner is.
@@ -73,6 +77,10 @@ pub(crate) struct Status {
     records: Gauge,
     syncs: Gauge,
     bytes: Gauge,
+    /// Bytes of the journal that the newest snapshot stands for: kept in case it is damaged.
+    pub reserve: Gauge,
+    compactions: Gauge,
+    snapshot_bytes: Gauge,
     /// What the journals of earlier reigns had done.
     before: Mutex<JournalCounters>,
     concerns: Mutex<BTreeMap<Concern, String>>,
@@ -144,6 +152,9 @@ impl Status {
             records: Gauge::default(),
             syncs: Gauge::default(),
             bytes: Gauge::default(),
+            reserve: Gauge::default(),
+            compactions: Gauge::default(),
+            snapshot_bytes: Gauge::default(),
             before: Mutex::default(),
             concerns: Mutex::default(),
             condition: watch::Sender::new(Condition::Failed { why: "the runner has not been opened yet".to_owned() }),
@@ -152,7 +163,7 @@ impl Status {
     }
 
     /// What was found on disk takes the place of what was known before.
-    pub(crate) fn recovered(&self, queue: &Queue, bytes: u64) {
+    pub(crate) fn recovered(&self, queue: &Queue, bytes: u64, bytes_since_snapshot: u64) {
         self.pending.set(queue.pending() as u64);
         self.running.set(queue.running() as u64);
         self.held.set(0);
@@ -161,6 +172,7 @@ impl Status {
         }
         self.cancelled.set(queue.ends().cancelled);
         self.bytes.set(bytes);
+        self.reserve.set(bytes.saturating_sub(bytes_since_snapshot));
         let done = JournalCounters { records: self.records.get(), syncs: self.syncs.get(), bytes: 0 };
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = done;
     }
@@ -174,6 +186,16 @@ impl Status {
         self.records.set(before.records + counters.records);
         self.syncs.set(before.syncs + counters.syncs);
         self.bytes.set(counters.bytes);
+    }
+
+    /// A compaction has succeeded.
+    pub(crate) fn compacted(&self, snapshot_bytes: u64) {
+        self.compactions.add(1);
+        self.snapshot_bytes.set(snapshot_bytes);
+    }
+
+    pub(crate) fn bytes_since_snapshot(&self) -> u64 {
+        self.bytes.get().saturating_sub(self.reserve.get())
     }
 
     pub(crate) fn journal_bytes(&self) -> u64 {
@@ -194,6 +216,8 @@ impl Status {
             records: self.records.get(),
             syncs: self.syncs.get(),
             bytes: self.bytes.get(),
+            compactions: self.compactions.get(),
+            snapshot_bytes: self.snapshot_bytes.get(),
         }
     }
 

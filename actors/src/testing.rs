@@ -37,7 +37,7 @@ use std::time::{Duration, SystemTime};
 use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient, WrapFuture};
 use futures_util::future::{Either, select};
 use journeyman_core::Time;
-use journeyman_core::disk::MemDisk;
+use journeyman_core::disk::{Disk, MemDisk};
 use tokio::task::AbortHandle;
 
 use crate::answers::ShutdownReport;
@@ -45,11 +45,12 @@ use crate::base::Base;
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{IdleError, RunnerFailed, StartError};
 use crate::jobs::Jobs;
-use crate::keeper::{Keeper, Place};
+use crate::keeper::{Ground, Keeper, Place};
 use crate::messages::{Append, AppendReply, Seal};
 use crate::pool::Available;
 use crate::queue::{Spare, Stall, Turn};
 use crate::runner::{Builder, Configured, Runner};
+use crate::snapshots;
 use crate::supervisor::Supervisor;
 use crate::wiring::Blueprint;
 
@@ -308,7 +309,10 @@ impl Process {
             front.recipient()
         }));
         let base = Base::new(blueprint, clock);
-        let mut keeper = Keeper::new(blueprint.clone(), base.clone(), Arc::new(disk.clone()), "in memory".into(), place);
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let its = disk.clone();
+        let ground = Ground { dir: "in memory".into(), disk, snapshots: Arc::new(move || snapshots::plain(its.clone())) };
+        let mut keeper = Keeper::new(blueprint.clone(), base.clone(), ground, place);
         keeper.open().await?;
         let keeper = actix_rt::spawn(async move { keeper.keep().await }).abort_handle();
         Ok(Self { base, keeper })

@@ -6,21 +6,24 @@ use actix::{Addr, AsyncContext, Context, Recipient};
 use actix_rt::ArbiterHandle;
 use futures_util::future::LocalBoxFuture;
 use journeyman_core::Circuit;
-use journeyman_core::journal::{Journal, JournalLimits, Salt};
+use journeyman_core::disk::Disk;
+use journeyman_core::journal::{JournalLimits, Salt};
 use journeyman_core::pool::Pool;
 use journeyman_core::store::Store;
 
 use crate::base::Base;
 use crate::breaker::BreakerActor;
 use crate::clock::Clock;
+use crate::compactor::{self, CompactorActor};
 use crate::config::Limits;
 use crate::error::StartError;
 use crate::journal::JournalActor;
 use crate::ledger;
-use crate::messages::{Admitted, Append, Returned, Seal};
+use crate::messages::{Admitted, Append, Compact, Returned, Seal};
 use crate::pool::PoolActor;
 use crate::queue::{Links, Office, QueueActor, Rules, StartBreaker};
 use crate::registry::Registry;
+use crate::snapshots::Snapshots;
 use crate::supervisor::Supervisor;
 use crate::threads;
 use crate::worker::{Shared, WorkerActor, Workers};
@@ -58,14 +61,16 @@ pub(crate) struct Beginning {
     /// Whether there is no room for a single record.
     pub is_read_only: bool,
     pub workers: Workers,
-    pub journal: JournalPlace,
+    pub disk: Arc<dyn Disk>,
+    pub snapshots: Snapshots,
+    pub blocking: Blocking,
 }
 
-/// Where the journal lives.
-pub(crate) enum JournalPlace {
-    /// On an arbiter of its own, as it blocks.
-    On(ArbiterHandle),
-    /// Here, with something between the queue and it: tests.
+/// Where the journal and the compactor live, which block.
+pub(crate) enum Blocking {
+    /// Each on an arbiter of its own.
+    On { journal: ArbiterHandle, compactor: ArbiterHandle },
+    /// Here, with something between the queue and the journal: tests.
     Here(Between),
 }
 
@@ -74,19 +79,24 @@ pub(crate) type Between = Arc<dyn Fn(&Supervisor, Recipient<Append>) -> Recipien
 
 /// Starts the actors of a reign on this thread, the journal where it is to live. None when that place is gone.
 pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginning: Beginning) -> Option<Core> {
-    let Beginning { store, is_read_only, workers, journal } = beginning;
-    let Store { queue: state, recovery } = store;
+    let Beginning { store, is_read_only, workers, disk, snapshots, blocking } = beginning;
+    let Store { queue: state, recovery, .. } = store;
     let Blueprint { registry, limits, circuit, .. } = blueprint;
     let clock = base.clock.clone();
     let supervisor = Supervisor::new(base.status.clone());
-    base.status.recovered(&state, recovery.bytes());
+    base.status.recovered(&state, recovery.bytes(), recovery.bytes_since_snapshot());
     let salt = Salt(u128::from(clock.random()) << 64 | u128::from(clock.random()));
     let proved = recovery.proved();
     let written = recovery.into_journal(JournalLimits { segment_bytes: limits.segment_bytes, batch_bytes: limits.batch_bytes }, salt);
-    let (append, seal) = start_journal(&supervisor, &base, written, journal).await?;
 
     let context = Context::<QueueActor>::new();
     let queue = context.address();
+    let journal = JournalActor::new(written, queue.clone().recipient(), base.status.clone(), clock.clone());
+    let compactor = {
+        let (status, clock, rate) = (base.status.clone(), clock.clone(), limits.compaction_rate);
+        move |journal| CompactorActor::new(disk, snapshots, journal, status, clock, rate)
+    };
+    let Disks { append, seal, compact } = start_on_disk(&supervisor, journal, compactor, blocking).await?;
     let desk = Context::<PoolActor>::new();
     let pool = desk.address();
     let mut units = Pool::new(limits.capacity);
@@ -100,6 +110,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
         pool: pool.clone().recipient(),
         workers: workers.clone(),
         breakers: breakers(supervisor.clone(), circuit, workers, queue.clone(), clock.clone()),
+        compactor: compact,
     };
     let writer = Writer::new(state, proved, limits.batch_bytes, append, queue.clone().recipient());
     let office = Office { ledger: base.ledger.clone(), reign, standings, is_read_only, is_draining: *base.draining.borrow() };
@@ -109,24 +120,40 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     Some(Core { journal: seal, pool, supervisor })
 }
 
-async fn start_journal(
+/// What reaches the actors that work on the disk.
+struct Disks {
+    append: Recipient<Append>,
+    seal: Recipient<Seal>,
+    compact: Recipient<Compact>,
+}
+
+async fn start_on_disk(
     supervisor: &Supervisor,
-    base: &Base,
-    journal: Journal,
-    place: JournalPlace,
-) -> Option<(Recipient<Append>, Recipient<Seal>)> {
-    let journal = JournalActor::new(journal, base.status.clone(), base.clock.clone());
-    match place {
-        JournalPlace::On(arbiter) => {
+    journal: JournalActor,
+    compactor: impl FnOnce(compactor::Journal) -> CompactorActor + Send + 'static,
+    blocking: Blocking,
+) -> Option<Disks> {
+    let told = |journal: &Addr<JournalActor>| compactor::Journal {
+        rotate: journal.clone().recipient(),
+        release: journal.clone().recipient(),
+    };
+    let (journal, compactor, append) = match blocking {
+        Blocking::On { journal: place, compactor: own_place } => {
             let watcher = supervisor.clone();
-            let address = threads::on(&arbiter, move || async move { watcher.launch("journal", |_| journal) }).await?;
-            Some((address.clone().recipient(), address.recipient()))
+            let journal = threads::on(&place, move || async move { watcher.launch("journal", |_| journal) }).await?;
+            let (watcher, told) = (supervisor.clone(), told(&journal));
+            let compactor = threads::on(&own_place, move || async move { watcher.launch("compactor", |_| compactor(told)) }).await?;
+            let append = journal.clone().recipient();
+            (journal, compactor, append)
         }
-        JournalPlace::Here(between) => {
-            let address = supervisor.launch("journal", |_| journal);
-            Some((between(supervisor, address.clone().recipient()), address.recipient()))
+        Blocking::Here(between) => {
+            let journal = supervisor.launch("journal", |_| journal);
+            let compactor = supervisor.launch("compactor", |_| compactor(told(&journal)));
+            let append = between(supervisor, journal.clone().recipient());
+            (journal, compactor, append)
         }
-    }
+    };
+    Some(Disks { append, seal: journal.recipient(), compact: compactor.recipient() })
 }
 
 /// Starts the breaker of a target beside the queue.

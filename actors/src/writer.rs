@@ -17,6 +17,7 @@ pub(crate) struct Writer {
     in_flight: Option<(Seq, Time)>,
     in_flight_bytes: u64,
     durable: Seq,
+    written: bool,
     batch_bytes: u64,
     journal: Recipient<Append>,
     me: Recipient<Appended>,
@@ -25,7 +26,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// `durable` is how far the recovered records are proved to be on disk.
     pub(crate) const fn new(queue: Queue, durable: Seq, batch_bytes: u64, journal: Recipient<Append>, me: Recipient<Appended>) -> Self {
-        Self { queue, lead: None, filling: None, in_flight: None, in_flight_bytes: 0, durable, batch_bytes, journal, me }
+        Self { queue, lead: None, filling: None, in_flight: None, in_flight_bytes: 0, durable, written: false, batch_bytes, journal, me }
     }
 
     /// The state as decided; what it says may not be on disk yet.
@@ -81,6 +82,11 @@ impl Writer {
         Ok((seq, change))
     }
 
+    /// Whether the journal has taken something of this process.
+    pub(crate) fn has_written(&self) -> bool {
+        self.written
+    }
+
     /// Sends what has been decided to the journal, unless a batch is there already.
     pub(crate) fn flush(&mut self, now: Now) {
         if self.in_flight.is_some() {
@@ -95,6 +101,7 @@ impl Writer {
     /// The journal has said so.
     pub(crate) fn is_durable(&mut self, upto: Seq) {
         self.durable = self.durable.max(upto);
+        self.written = true;
         if self.in_flight.is_some_and(|(last, _)| last <= upto) {
             self.in_flight = None;
             self.in_flight_bytes = 0;

@@ -2,8 +2,9 @@
 //! has used.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use journeyman_core::disk::FileDisk;
+use journeyman_core::disk::{Disk, FileDisk};
 use journeyman_core::store::Store;
 use tempfile::TempDir;
 
@@ -51,6 +52,8 @@ fn check(dir: &Path) -> Result<(), String> {
 /// Only reads, where a runner would begin to deliver what another run left.
 fn records(dir: &Path) -> Result<u64, String> {
     let disk = FileDisk::open(dir).map_err(|error| error.to_string())?;
-    let store = Store::open(Box::new(disk)).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let store =
+        Store::open(disk.clone(), &*journeyman::snapshots::store(dir, disk)).map_err(|error| format!("{}: {error}", dir.display()))?;
     Ok(store.queue.last().0)
 }

@@ -94,10 +94,13 @@ impl Disk for MemDisk {
         Ok(state.files[*id].bytes.clone())
     }
 
-    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = self.read(name)?;
-        bytes.truncate(length);
-        Ok(bytes)
+    fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let state = self.state();
+        let id = state.names.get(name).ok_or(ErrorKind::NotFound)?;
+        let bytes = &state.files[*id].bytes;
+        let start = usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
+        let end = start.saturating_add(length).min(bytes.len());
+        Ok(bytes[start..end].to_vec())
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -117,6 +120,10 @@ impl Disk for MemDisk {
 
     fn free(&self) -> io::Result<u64> {
         Ok(self.state().free.unwrap_or(u64::MAX))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.state().names.remove(name).map(drop).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn sync_names(&self) -> io::Result<()> {

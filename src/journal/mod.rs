@@ -5,21 +5,26 @@
 
 mod frame;
 mod recovery;
+mod sealed;
 mod segment;
+mod walk;
 
 use std::io;
+use std::sync::Arc;
 
 pub use frame::{Batch, Salt};
 pub use recovery::{RecoverError, Recovery, Torn};
+pub(crate) use sealed::{Sealed, removable};
+pub use walk::Boundary;
 
 use crate::disk::Disk;
 use crate::ids::{Epoch, Seq};
-use recovery::Tail;
-use segment::{Header, Segment};
+use segment::{Draft, Header, Segment};
+use walk::Tail;
 
 /// A journal that is open for writing.
 pub struct Journal {
-    disk: Box<dyn Disk>,
+    disk: Arc<dyn Disk>,
     limits: JournalLimits,
     salt: Salt,
     state: State,
@@ -75,8 +80,32 @@ pub enum AppendError {
     Poisoned,
 }
 
+/// What a call of [`Journal::rotate`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotated {
+    /// A new segment has begun, with this number: all before it are sealed.
+    Began(u64),
+    /// Nothing was appended since the last segment began, or at all: everything before is sealed already, if there is anything.
+    Nothing,
+}
+
+/// Why no new segment was begun.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RotateError {
+    /// The new segment could not be written. The journal goes on in the old one, which was not touched.
+    #[error("the next segment could not be written: {0}")]
+    Draft(#[source] io::Error),
+    /// The new segment could not be given its name, or the name may not last. The journal takes nothing more.
+    #[error("the next segment could not be named: {0}")]
+    Failed(#[source] io::Error),
+    /// An earlier call failed. Nothing was written.
+    #[error("an earlier append failed")]
+    Poisoned,
+}
+
 impl Journal {
-    fn new(disk: Box<dyn Disk>, limits: JournalLimits, salt: Salt, tail: Tail, bytes: u64) -> Self {
+    fn new(disk: Arc<dyn Disk>, limits: JournalLimits, salt: Salt, tail: Tail, bytes: u64) -> Self {
         let counters = JournalCounters { bytes, ..JournalCounters::default() };
         Self { disk, limits, salt, last: tail.last, epoch: tail.epoch, state: State::Unwritten(tail), counters }
     }
@@ -117,6 +146,38 @@ impl Journal {
         }
     }
 
+    /// Begins a new segment now, so that all before it are sealed and can be compacted. Its header, durable when this returns,
+    /// names its predecessor and the length of that.
+    ///
+    /// # Errors
+    /// [`RotateError`]; after `Draft` the journal is as it was.
+    pub fn rotate(&mut self) -> Result<Rotated, RotateError> {
+        let segment = match &self.state {
+            State::Poisoned => return Err(RotateError::Poisoned),
+            State::Writing(segment) if segment.header().first <= self.last => segment,
+            State::Writing(_) | State::Unwritten(_) => return Ok(Rotated::Nothing),
+        };
+        let number = segment.header().number + 1;
+        let draft = self.draft(number, self.last.next(), Some(segment.proved()), None).map_err(RotateError::Draft)?;
+        self.state = State::Poisoned;
+        self.state = State::Writing(self.publish(draft).map_err(RotateError::Failed)?);
+        Ok(Rotated::Began(number))
+    }
+
+    /// The number of the segment that it writes to: all before it are sealed. None before the first append and after a failure.
+    #[must_use]
+    pub const fn writes_to(&self) -> Option<u64> {
+        match &self.state {
+            State::Writing(segment) => Some(segment.header().number),
+            State::Unwritten(_) | State::Poisoned => None,
+        }
+    }
+
+    /// Takes so many bytes off its count: segments that a compaction has removed.
+    pub const fn release(&mut self, bytes: u64) {
+        self.counters.bytes = self.counters.bytes.saturating_sub(bytes);
+    }
+
     /// What it has done and holds.
     #[must_use]
     pub const fn counters(&self) -> JournalCounters {
@@ -145,9 +206,18 @@ impl Journal {
     }
 
     fn create(&mut self, number: u64, first: Seq, previous: Option<segment::Proved>, carried: Option<&Batch>) -> io::Result<Segment> {
+        let draft = self.draft(number, first, previous, carried)?;
+        self.publish(draft)
+    }
+
+    fn draft(&self, number: u64, first: Seq, previous: Option<segment::Proved>, carried: Option<&Batch>) -> io::Result<Draft> {
         // The salt of each segment differs, as it is drawn by chance once and moved by the segment's number.
         let salt = Salt(self.salt.0.wrapping_add(u128::from(number).wrapping_mul(SALT_STEP)));
-        let segment = Segment::create(&*self.disk, Header { number, salt, first, previous }, carried)?;
+        Segment::draft(&*self.disk, Header { number, salt, first, previous }, carried)
+    }
+
+    fn publish(&mut self, draft: Draft) -> io::Result<Segment> {
+        let segment = draft.publish(&*self.disk)?;
         self.counters.bytes += segment.length();
         Ok(segment)
     }

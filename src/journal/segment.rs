@@ -84,6 +84,21 @@ impl Header {
     }
 }
 
+/// A segment that bears no name of a segment yet.
+pub(super) struct Draft(Segment);
+
+impl Draft {
+    /// Gives it its name. When this returns, the name is durable.
+    pub(super) fn publish(self, disk: &dyn Disk) -> io::Result<Segment> {
+        let Self(segment) = self;
+        let name = name(segment.header.number);
+        // Renamed only when its content is durable, and used only when its name is: no crash leaves half a segment.
+        disk.rename(&format!("{name}.tmp"), &name)?;
+        disk.sync_names()?;
+        Ok(segment)
+    }
+}
+
 /// A segment that is being written.
 pub(super) struct Segment {
     file: Box<dyn DiskFile>,
@@ -95,11 +110,10 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Creates the file: the header, then `carried` if there is a batch that its predecessor could not prove. When this
-    /// returns, all of it is durable, its name included.
-    pub(super) fn create(disk: &dyn Disk, header: Header, carried: Option<&Batch>) -> io::Result<Self> {
-        let name = name(header.number);
-        let draft = format!("{name}.tmp");
+    /// Creates the file as a draft: the header, then `carried` if there is a batch that its predecessor could not prove. When
+    /// this returns, all of it is durable, but nobody looks for it by that name.
+    pub(super) fn draft(disk: &dyn Disk, header: Header, carried: Option<&Batch>) -> io::Result<Draft> {
+        let draft = format!("{}.tmp", name(header.number));
         let checksum = header.previous.map_or(0, |previous| previous.checksum);
         let file = disk.create(&draft)?;
         let mut segment = Self { file, header, length: 0, laid: 0, checksum };
@@ -108,10 +122,7 @@ impl Segment {
             segment.put(&Content::Batch(batch.clone()))?;
         }
         segment.file.sync()?;
-        // Renamed only when its content is durable, and used only when its name is: no crash leaves half a segment.
-        disk.rename(&draft, &name)?;
-        disk.sync_names()?;
-        Ok(segment)
+        Ok(Draft(segment))
     }
 
     /// Writes a batch and makes it durable.

@@ -55,9 +55,9 @@ impl Disk for Failing {
         self.disk.read(name)
     }
 
-    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
+    fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         self.call()?;
-        self.disk.head(name, length)
+        self.disk.read_at(name, offset, length)
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -68,6 +68,11 @@ impl Disk for Failing {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.call()?;
         self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.call()?;
+        self.disk.remove(name)
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -115,6 +120,7 @@ pub(crate) enum Call {
     Write { file: usize, offset: usize, bytes: Arc<[u8]> },
     Sync { file: usize },
     Rename { from: String, to: String },
+    Remove { name: String },
     SyncNames,
 }
 
@@ -165,8 +171,8 @@ impl Disk for Recorded {
         self.disk.read(name)
     }
 
-    fn head(&self, name: &str, length: usize) -> io::Result<Vec<u8>> {
-        self.disk.head(name, length)
+    fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        self.disk.read_at(name, offset, length)
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -179,6 +185,11 @@ impl Disk for Recorded {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.call(Call::Rename { from: from.to_owned(), to: to.to_owned() });
         self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.call(Call::Remove { name: name.to_owned() });
+        self.disk.remove(name)
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -225,7 +236,7 @@ pub(crate) struct Crashed {
 impl Crashed {
     fn follow(&mut self, call: &Call) {
         match call {
-            Call::Create { .. } | Call::Rename { .. } => self.renames.push(call.clone()),
+            Call::Create { .. } | Call::Rename { .. } | Call::Remove { .. } => self.renames.push(call.clone()),
             Call::Write { file, offset, bytes } => self.writes.push((*file, *offset, bytes.clone())),
             Call::Sync { file: synced } => {
                 let (done, rest) = self.writes.drain(..).partition(|(file, ..)| file == synced);
@@ -262,6 +273,7 @@ fn rename(names: &mut Names, call: &Call) {
             let file = names.remove(from).expect("what is renamed is there");
             names.insert(to.clone(), file);
         }
+        Call::Remove { name } => drop(names.remove(name)),
         Call::Write { .. } | Call::Sync { .. } | Call::SyncNames => {}
     }
 }

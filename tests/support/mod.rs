@@ -14,6 +14,8 @@ use std::sync::Arc;
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::{Batch, Journal, JournalLimits, RecoverError, Recovery, Salt};
 use journeyman_core::queue::Phase;
+use journeyman_core::snapshot::PlainStore;
+use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{
     Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Queue, Record, Seq, Span, Target, Ticket, Time,
 };
@@ -315,11 +317,17 @@ pub(crate) fn disk_of(files: &Image) -> MemDisk {
 /// What a journal holds: its batches, and the recovery that goes on from there.
 pub(crate) fn read(disk: impl Disk + 'static) -> Result<(Vec<Batch>, Recovery), RecoverError<Infallible>> {
     let mut batches = Vec::new();
-    let recovery = Recovery::read(Box::new(disk), |batch| {
+    let recovery = Recovery::read(Arc::new(disk), |batch| {
         batches.push(batch.clone());
         Ok(())
     })?;
     Ok((batches, recovery))
+}
+
+/// What a disk holds, snapshots in plain files included.
+pub(crate) fn open(disk: &(impl Disk + Clone + 'static)) -> Result<Store, OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Store::open(disk.clone(), &PlainStore::new(disk))
 }
 
 /// The journal on this disk, opened to append to.

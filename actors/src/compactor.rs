@@ -1,0 +1,162 @@
+//! CompactorActor: drives compactions on an arbiter of its own, one at a time, step by step, and writes no faster than told. After
+//! a failure it tries again, later each time, and says so until it succeeds. What a step does is its twin's.
+
+use std::sync::Arc;
+
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Recipient, WrapFuture};
+use journeyman_core::Span;
+use journeyman_core::compaction::{Compacted, Compaction, Progress};
+use journeyman_core::disk::Disk;
+use journeyman_core::journal::Salt;
+
+use crate::clock::Clock;
+use crate::config::{COMPACTION_PAUSE, LONGEST_COMPACTION_PAUSE};
+use crate::events;
+use crate::messages::{Compact, Release, Rotate, Rotated};
+use crate::snapshots::Snapshots;
+use crate::status::{Concern, Status};
+
+pub(crate) struct CompactorActor {
+    disk: Arc<dyn Disk>,
+    snapshots: Snapshots,
+    journal: Journal,
+    status: Arc<Status>,
+    clock: Clock,
+    /// The most bytes that it writes in a second.
+    rate: u64,
+    work: Work,
+    /// Failures since the last success.
+    failures: u32,
+}
+
+/// What it says to the journal.
+pub(crate) struct Journal {
+    pub rotate: Recipient<Rotate>,
+    pub release: Recipient<Release>,
+}
+
+enum Work {
+    Idle,
+    /// The journal is beginning a new segment, or the pause after a failure is not over.
+    Waiting,
+    Steps(Box<Compaction>),
+}
+
+impl CompactorActor {
+    pub(crate) const fn new(
+        disk: Arc<dyn Disk>,
+        snapshots: Snapshots,
+        journal: Journal,
+        status: Arc<Status>,
+        clock: Clock,
+        rate: u64,
+    ) -> Self {
+        Self { disk, snapshots, journal, status, clock, rate, work: Work::Idle, failures: 0 }
+    }
+
+    fn begin(&mut self, ctx: &Context<Self>) {
+        self.work = Work::Waiting;
+        self.journal.rotate.do_send(Rotate { reply: ctx.address().recipient() });
+    }
+
+    fn step(&mut self, ctx: &mut Context<Self>) {
+        let Work::Steps(compaction) = &mut self.work else { return };
+        match compaction.step() {
+            Ok(Progress::Working { written_bytes, .. }) => {
+                let pause = Span(written_bytes.saturating_mul(1_000) / self.rate.max(1));
+                self.after(pause, ctx, |_, ctx| ctx.notify(Step));
+            }
+            Ok(Progress::Nothing) => self.end(None),
+            Ok(Progress::Done(compacted)) => self.end(Some(compacted)),
+            Err(error) => self.failed(&error.to_string(), ctx),
+        }
+    }
+
+    fn end(&mut self, compacted: Option<Compacted>) {
+        self.work = Work::Idle;
+        self.failures = 0;
+        self.status.concern(Concern::Compaction, None);
+        let release = compacted.map(|compacted| {
+            compacted.passed_over.iter().for_each(|damage| events::snapshot_passed_over(&damage.to_string()));
+            // What was damaged has been replaced and swept away.
+            self.status.concern(Concern::Snapshot, None);
+            self.status.compacted(compacted.snapshot_bytes);
+            events::compacted(&compacted);
+            (compacted.removed_bytes, compacted.kept_bytes)
+        });
+        self.journal.release.do_send(Release { removed_and_kept: release });
+    }
+
+    fn failed(&mut self, why: &str, ctx: &mut Context<Self>) {
+        let pause = Span(COMPACTION_PAUSE.0.checked_shl(self.failures).unwrap_or(u64::MAX).min(LONGEST_COMPACTION_PAUSE.0));
+        self.failures += 1;
+        self.work = Work::Waiting;
+        self.status.concern(Concern::Compaction, Some(format!("the journal is not being compacted: {why}")));
+        events::compaction_failed(why, self.failures, pause);
+        // What it wrote is of no use, and the disk may be full of it.
+        if let Err(error) = (self.snapshots)().sweep() {
+            events::compaction_failed(&error.to_string(), self.failures, pause);
+        }
+        self.after(pause, ctx, |actor, ctx| actor.begin(ctx));
+    }
+
+    fn after(&self, pause: Span, ctx: &mut Context<Self>, then: impl FnOnce(&mut Self, &mut Context<Self>) + 'static) {
+        let (clock, until) = (self.clock.clone(), self.clock.now().steady + pause);
+        let pause = async move {
+            // Even without a pause, whatever else lives on this thread gets its turn.
+            tokio::task::yield_now().await;
+            clock.sleep_until(until).await;
+        };
+        ctx.spawn(pause.into_actor(self).map(move |(), actor, ctx| then(actor, ctx)));
+    }
+}
+
+impl Actor for CompactorActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<Compact> for CompactorActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Compact, ctx: &mut Context<Self>) {
+        self.clock.stir();
+        if matches!(self.work, Work::Idle) {
+            self.begin(ctx);
+        }
+    }
+}
+
+impl Handler<Rotated> for CompactorActor {
+    type Result = ();
+
+    fn handle(&mut self, rotated: Rotated, ctx: &mut Context<Self>) {
+        self.clock.stir();
+        let salt = Salt(u128::from(self.clock.random()) << 64 | u128::from(self.clock.random()));
+        let begun = match rotated {
+            Rotated::To(number) => Compaction::begin(self.disk.clone(), (self.snapshots)(), number, salt).map_err(|e| e.to_string()),
+            Rotated::NothingWritten => return self.end(None),
+            Rotated::Failed { why } => Err(why),
+        };
+        match begun {
+            Ok(compaction) => {
+                self.work = Work::Steps(Box::new(compaction));
+                ctx.notify(Step);
+            }
+            Err(why) => self.failed(&why, ctx),
+        }
+    }
+}
+
+/// Time for the next step.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Step;
+
+impl Handler<Step> for CompactorActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Step, ctx: &mut Context<Self>) {
+        self.clock.stir();
+        self.step(ctx);
+    }
+}

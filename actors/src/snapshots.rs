@@ -1,0 +1,437 @@
+//! Where a runner keeps its snapshots: in sled, each in a directory of its own that is written once. The only place that names
+//! sled, and so the only one beside the disk that touches files: sled opens them itself. Never judges a chunk; that is the core's.
+//!
+//! What sled cannot be trusted with is done here (`docs/decisions/0007-snapshots.md`): its flush is no sync, so every file and directory
+//! is synced; its open writes, so what is opened is a copy; it may panic or hang over damaged files, so their bytes are
+//! compared with a list of checksums before it sees them, and it opens them on a thread that is waited for with a limit.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use journeyman_core::disk::Disk;
+use journeyman_core::snapshot::{PlainStore, SnapshotStore};
+
+/// The snapshots in the directory `dir`, of which `disk` is the locked one: in sled, or in plain files in a build without the
+/// feature `sled`. For tools that [read a directory](journeyman_core::store::Store::open), and for tests.
+#[must_use]
+pub fn store(dir: &Path, disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
+    #[cfg(feature = "sled")]
+    return {
+        drop(disk);
+        Box::new(trees::SledStore::new(dir))
+    };
+    #[cfg(not(feature = "sled"))]
+    {
+        let _ = dir;
+        plain(disk)
+    }
+}
+
+/// How the actors get at the snapshots, each with a value of its own.
+pub(crate) type Snapshots = Arc<dyn Fn() -> Box<dyn SnapshotStore> + Send + Sync>;
+
+/// The snapshots on this disk, in plain files: the reference, and what a disk in memory takes.
+#[must_use]
+pub fn plain(disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
+    Box::new(PlainStore::new(disk))
+}
+
+#[cfg(feature = "sled")]
+mod trees {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::ffi::OsStr;
+    use std::fs::{self, File, OpenOptions, Permissions};
+    use std::io::{self, ErrorKind, Read, Write};
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use journeyman_core::Seq;
+    use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, SnapshotError, SnapshotStore, Verified};
+
+    /// Snapshots as directories of sled.
+    pub(super) struct SledStore {
+        dir: PathBuf,
+    }
+
+    impl SledStore {
+        pub(super) fn new(dir: &Path) -> Self {
+            Self { dir: dir.to_owned() }
+        }
+
+        fn names(&self) -> Result<Vec<String>, SnapshotError> {
+            let names = fs::read_dir(&self.dir).and_then(|entries| entries.map(|entry| Ok(text_of(&entry?.file_name()))).collect());
+            names.map_err(SnapshotError::io("."))
+        }
+
+        fn sync_names(&self) -> io::Result<()> {
+            File::open(&self.dir)?.sync_all()
+        }
+
+        fn open_copy(&self, seq: Seq, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
+            // In the same file system, where blobs need no second copy, and as private as the original.
+            let number = OPENED.fetch_add(1, Ordering::Relaxed);
+            let scratch = Scratch(self.dir.join(format!("{}{SCRATCH}{number}", name_of(seq))));
+            let (from, name) = (self.dir.join(name), name.to_owned());
+            let failed = SnapshotError::damaged(&name, "a tree that sled opens without a panic, in time");
+            let said = name.clone();
+            let source = limited(move || {
+                let files = copy(&from, &scratch.0, &name);
+                files.and_then(|()| Ok(SledSource { db: config(&scratch.0).open().map_err(unreadable(&name))?, name, _scratch: scratch }))
+            });
+            match source {
+                Ok(Some(opened)) => opened.map(|source| Box::new(source) as Box<dyn ChunkSource>),
+                Ok(None) => Err(failed),
+                Err(error) => Err(SnapshotError::Io { name: said, source: error }),
+            }
+        }
+    }
+
+    impl SnapshotStore for SledStore {
+        fn name(&self, seq: Seq) -> String {
+            name_of(seq)
+        }
+
+        fn list(&self) -> Result<Vec<Seq>, SnapshotError> {
+            Ok(self.names()?.iter().filter_map(|name| seq_of(name)).collect())
+        }
+
+        fn sweep(&self) -> Result<(), SnapshotError> {
+            for left in self.names()?.iter().filter(|name| is_leftover(name)) {
+                fs::remove_dir_all(self.dir.join(left)).map_err(SnapshotError::io(left))?;
+            }
+            Ok(())
+        }
+
+        fn begin(&self, seq: Seq) -> Result<Box<dyn ChunkSink>, SnapshotError> {
+            self.sweep()?;
+            let name = draft_of(seq);
+            let dir = self.dir.join(&name);
+            make_dir(&dir).map_err(SnapshotError::io(&name))?;
+            let at = dir.clone();
+            let opened = limited(move || config(&at).open()).map_err(SnapshotError::io(&name))?;
+            let db = opened.unwrap_or_else(|| Err(sled::Error::Unsupported("it did not open".to_owned()))).map_err(unwritable(&name))?;
+            Ok(Box::new(SledSink { parent: self.dir.clone(), dir, name, db, chunks: 0, synced: BTreeSet::new() }))
+        }
+
+        fn open(&self, seq: Seq) -> Result<Box<dyn ChunkSource>, SnapshotError> {
+            self.open_copy(seq, &name_of(seq))
+        }
+
+        fn open_draft(&self, draft: &Finished) -> Result<Box<dyn ChunkSource>, SnapshotError> {
+            self.open_copy(draft.seq(), &draft_of(draft.seq()))
+        }
+
+        fn publish(&self, draft: Verified) -> Result<(), SnapshotError> {
+            let (from, name) = (self.dir.join(draft_of(draft.seq())), name_of(draft.seq()));
+            let to = self.dir.join(&name);
+            // Only a damaged snapshot of the same seq can be in the way: a good one would have been the base of this one.
+            let freed = if to.exists() { fs::remove_dir_all(&to) } else { Ok(()) };
+            freed.and_then(|()| fs::rename(from, to)).and_then(|()| self.sync_names()).map_err(SnapshotError::io(name))
+        }
+
+        fn remove(&self, seq: Seq) -> Result<(), SnapshotError> {
+            let (name, gone) = (name_of(seq), self.dir.join(draft_of(seq)));
+            // By another name first: half of it must not be taken for a damaged snapshot.
+            let removed = fs::rename(self.dir.join(&name), &gone).and_then(|()| self.sync_names());
+            removed.and_then(|()| fs::remove_dir_all(&gone)).and_then(|()| self.sync_names()).map_err(SnapshotError::io(name))
+        }
+    }
+
+    struct SledSink {
+        parent: PathBuf,
+        dir: PathBuf,
+        name: String,
+        db: sled::Db,
+        chunks: u32,
+        /// Blobs, which are written once, that are durable.
+        synced: BTreeSet<PathBuf>,
+    }
+
+    impl SledSink {
+        fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), SnapshotError> {
+            caught(|| self.db.insert(key, value)).map(drop).map_err(unwritable(&self.name))
+        }
+
+        fn sync_files(&mut self) -> io::Result<()> {
+            for path in files_of(&self.dir)? {
+                if !self.synced.contains(&path) {
+                    let file = File::open(&path)?;
+                    file.set_permissions(Permissions::from_mode(0o600))?;
+                    file.sync_all()?;
+                    if is_blob(&path) {
+                        self.synced.insert(path);
+                    }
+                }
+            }
+            Ok(())
+        }
+    }
+
+    impl ChunkSink for SledSink {
+        fn put(&mut self, chunk: &[u8]) -> Result<(), SnapshotError> {
+            self.insert(&self.chunks.to_be_bytes(), chunk)?;
+            self.chunks += 1;
+            Ok(())
+        }
+
+        fn sync(&mut self) -> Result<(), SnapshotError> {
+            caught(|| self.db.flush()).map_err(unwritable(&self.name))?;
+            // The flush has written all of it, but syncs nothing that grew, and no blob.
+            self.sync_files().map_err(SnapshotError::io(&self.name))
+        }
+
+        fn finish(mut self: Box<Self>, meta: &[u8]) -> Result<(), SnapshotError> {
+            self.insert(META, meta)?;
+            self.sync()?;
+            let Self { parent, dir, name, db, synced, .. } = *self;
+            caught(|| {
+                drop(db);
+                Ok(())
+            })
+            .map_err(unwritable(&name))?;
+            seal(&parent, &dir, synced).map_err(SnapshotError::io(name))
+        }
+    }
+
+    /// Lists the files with their checksums, and makes all of it durable, the names included.
+    fn seal(parent: &Path, dir: &Path, synced: BTreeSet<PathBuf>) -> io::Result<()> {
+        let mut list = LIST_HEAD.to_owned();
+        for path in files_of(dir)? {
+            let (bytes, checksum) = checked(&path, &mut io::sink())?;
+            list.push_str(&format!("{checksum:08x} {bytes} {}\n", relative(dir, &path)));
+            if !synced.contains(&path) {
+                let file = File::open(&path)?;
+                file.set_permissions(Permissions::from_mode(0o600))?;
+                file.sync_all()?;
+            }
+        }
+        list.push_str(&format!("{:08x}\n", crc32c::crc32c(list.as_bytes())));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(LIST))?;
+        file.write_all(list.as_bytes())?;
+        file.sync_all()?;
+        for dir in [&dir.join(BLOBS), dir, parent] {
+            if dir != parent {
+                fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+            }
+            File::open(dir)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// A copy of a snapshot that sled may write to, as it does when it opens one.
+    struct SledSource {
+        // Closed before its files go.
+        db: sled::Db,
+        name: String,
+        _scratch: Scratch,
+    }
+
+    impl SledSource {
+        fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, SnapshotError> {
+            let value = caught(|| self.db.get(key)).map_err(unreadable(&self.name))?;
+            Ok(value.map(|value| value.to_vec()))
+        }
+    }
+
+    impl ChunkSource for SledSource {
+        fn meta(&mut self) -> Result<Vec<u8>, SnapshotError> {
+            self.get(META)?.ok_or_else(|| SnapshotError::damaged(&self.name, "meta data"))
+        }
+
+        fn chunk(&mut self, index: u32) -> Result<Option<Vec<u8>>, SnapshotError> {
+            self.get(&index.to_be_bytes())
+        }
+    }
+
+    /// A directory that goes with its owner. What a crash leaves of one is swept by the next draft.
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            // When it fails, the next draft sweeps it.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// Copies a snapshot, and compares every byte with its list on the way.
+    fn copy(from: &Path, to: &Path, name: &str) -> Result<(), SnapshotError> {
+        let list = read_list(from, name)?;
+        let found = files_of(from).map_err(cannot_read(name))?;
+        let there: BTreeSet<String> = found.iter().map(|path| relative(from, path)).filter(|path| path != LIST).collect();
+        if let Some(other) = there.iter().find(|path| !list.contains_key(*path)) {
+            return Err(SnapshotError::damaged(format!("{name}/{other}"), "no such file"));
+        }
+        make_dir(to).and_then(|()| make_dir(&to.join(BLOBS))).map_err(SnapshotError::io(name))?;
+        for (path, said) in &list {
+            let (source, place, file) = (from.join(path), to.join(path), format!("{name}/{path}"));
+            // A blob is written once and never over: sled at most unlinks it, and then its other name stays.
+            let linked = is_blob(&source) && fs::hard_link(&source, &place).is_ok();
+            let read = if linked { checked(&source, &mut io::sink()) } else { checked(&source, &mut new_file(&place, &file)?) };
+            if read.map_err(cannot_read(&file))? != *said {
+                return Err(SnapshotError::damaged(file, format!("{} bytes with the checksum {:08x}", said.0, said.1)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of a snapshot, each with its length and checksum.
+    fn read_list(dir: &Path, name: &str) -> Result<BTreeMap<String, (u64, u32)>, SnapshotError> {
+        let file = format!("{name}/{LIST}");
+        let text = fs::read(dir.join(LIST)).map_err(cannot_read(&file))?;
+        let parsed = String::from_utf8(text).ok().and_then(|text| {
+            let (said, checksum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
+            let said = format!("{said}\n");
+            (checksum == format!("{:08x}", crc32c::crc32c(said.as_bytes()))).then_some(())?;
+            said.strip_prefix(LIST_HEAD)?.lines().map(parse_line).collect()
+        });
+        parsed.ok_or_else(|| SnapshotError::damaged(file, "a list of files with a right checksum"))
+    }
+
+    fn parse_line(line: &str) -> Option<(String, (u64, u32))> {
+        let (checksum, rest) = line.split_once(' ')?;
+        let (bytes, path) = rest.split_once(' ')?;
+        Some((path.to_owned(), (bytes.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?)))
+    }
+
+    /// Reads a file in pieces, writes it to `to`, and answers its length and checksum.
+    fn checked(path: &Path, to: &mut dyn Write) -> io::Result<(u64, u32)> {
+        let mut file = File::open(path)?;
+        let mut piece = vec![0; PIECE];
+        let (mut bytes, mut checksum) = (0, 0);
+        loop {
+            let length = file.read(&mut piece)?;
+            let Some(read) = piece.get(..length).filter(|read| !read.is_empty()) else { return Ok((bytes, checksum)) };
+            to.write_all(read)?;
+            bytes += length as u64;
+            checksum = crc32c::crc32c_append(checksum, read);
+        }
+    }
+
+    fn new_file(path: &Path, name: &str) -> Result<File, SnapshotError> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(SnapshotError::io(name))
+    }
+
+    /// All files of a sled directory, which has one directory in it.
+    fn files_of(dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() { files.extend(files_of(&entry.path())?) } else { files.push(entry.path()) }
+        }
+        Ok(files)
+    }
+
+    fn is_blob(path: &Path) -> bool {
+        path.parent().and_then(Path::file_name) == Some(OsStr::new(BLOBS))
+    }
+
+    fn relative(dir: &Path, path: &Path) -> String {
+        path.strip_prefix(dir).unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    /// Its owner's alone, whatever the umask.
+    fn make_dir(dir: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().mode(0o700).create(dir)?;
+        fs::set_permissions(dir, Permissions::from_mode(0o700))
+    }
+
+    fn config(dir: &Path) -> sled::Config {
+        sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None)
+    }
+
+    /// Does the work on a thread that is waited for no longer than the limit. None when it did not end, or ended in a panic.
+    fn limited<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Option<T>> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let worker = move || {
+            // Nobody listens any more when it took too long.
+            let _ = tell.send(catch_unwind(AssertUnwindSafe(work)).ok());
+        };
+        let thread = thread::Builder::new().name("journeyman-sled".to_owned()).spawn(worker)?;
+        let done = told.recv_timeout(PATIENCE);
+        if done.is_ok() {
+            // It has sent all that it had to say.
+            let _ = thread.join();
+        }
+        Ok(done.ok().flatten())
+    }
+
+    /// A panic of sled is one of its errors.
+    fn caught<T>(work: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(sled::Error::ReportableBug("it panicked".to_owned())))
+    }
+
+    /// What sled says while it reads is damage, unless it is the system that refuses.
+    fn unreadable(name: &str) -> impl FnOnce(sled::Error) -> SnapshotError {
+        let name = name.to_owned();
+        move |error| match error {
+            sled::Error::Io(source) if source.raw_os_error().is_some() && source.kind() != ErrorKind::NotFound => {
+                SnapshotError::Io { name, source }
+            }
+            other => SnapshotError::damaged(name, format!("a tree that sled can read: {other}")),
+        }
+    }
+
+    fn unwritable(name: &str) -> impl FnOnce(sled::Error) -> SnapshotError {
+        let name = name.to_owned();
+        move |error| match error {
+            sled::Error::Io(source) => SnapshotError::Io { name, source },
+            other => SnapshotError::Io { name, source: io::Error::other(other) },
+        }
+    }
+
+    /// A file that should be there and is not is damage; what the system refuses is not.
+    fn cannot_read(name: &str) -> impl FnOnce(io::Error) -> SnapshotError {
+        let name = name.to_owned();
+        move |source| match source.kind() {
+            ErrorKind::NotFound => SnapshotError::damaged(name, "this file"),
+            _ => SnapshotError::Io { name, source },
+        }
+    }
+
+    fn name_of(seq: Seq) -> String {
+        format!("{:020}{SUFFIX}", seq.0)
+    }
+
+    fn draft_of(seq: Seq) -> String {
+        name_of(seq) + DRAFT
+    }
+
+    /// The seq in the name of a snapshot; none when the name is of something else.
+    fn seq_of(text: &str) -> Option<Seq> {
+        let seq = Seq(text.strip_suffix(SUFFIX)?.parse().ok()?);
+        (text == name_of(seq)).then_some(seq)
+    }
+
+    fn is_leftover(text: &str) -> bool {
+        let of = |end: &str| {
+            text.rsplit_once(end).is_some_and(|(name, behind)| seq_of(name).is_some() && behind.bytes().all(|b| b.is_ascii_digit()))
+        };
+        of(DRAFT) || of(SCRATCH)
+    }
+
+    fn text_of(name: &OsStr) -> String {
+        name.to_string_lossy().into_owned()
+    }
+
+    const SUFFIX: &str = ".sled";
+    const DRAFT: &str = ".tmp";
+    const SCRATCH: &str = ".open";
+    /// Where sled keeps large pages.
+    const BLOBS: &str = "blobs";
+    const LIST: &str = "journeyman.files";
+    const LIST_HEAD: &str = "journeyman snapshot in sled, 1\n";
+    /// Behind all chunks, whose keys are four bytes.
+    const META: &[u8] = b"meta data";
+    /// A snapshot is written once and read once: a cache has nothing to remember. Measured: 64 MiB of it changed nothing.
+    const CACHE_BYTES: u64 = 1 << 20;
+    /// What a snapshot of many gigabytes takes to be copied on a slow disk. It is for what hangs, and nothing is lost when it is wrong.
+    const PATIENCE: Duration = Duration::from_secs(120);
+    const PIECE: usize = 1 << 20;
+    /// So that two copies of one snapshot do not meet.
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+}
