@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use journeyman_core::{Fault, JobId, Kind, Seq, Target};
+use journeyman_core::{Cause, End, Fault, JobId, Kind, Seq, Target};
 use serde::Serialize;
 
 /// The proof that a job is on disk.
@@ -53,6 +53,61 @@ pub enum Cancelled {
     AlreadyEnded,
     /// There never was such a job.
     NotFound,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum JobEnd {
+    /// It did what it was asked.
+    Done,
+    /// It or its target refused for good: a retry could not help.
+    Rejected(Fault),
+    /// It failed in a way that might pass, but must not be repeated.
+    Unsafe(Fault),
+    /// It failed and no attempt was left. With the last fault, where there was one.
+    Spent(Option<Fault>),
+    /// Its deadline came first. With the last fault, where there was one.
+    Late(Option<Fault>),
+    /// It was cancelled.
+    Cancelled,
+    /// It has ended, but how is no longer remembered: too many ended since, or the process is another one.
+    Forgotten,
+    /// There never was such a job.
+    NotFound,
+}
+
+impl JobEnd {
+    pub(crate) fn of(end: End, fault: Option<Fault>) -> Self {
+        let some = |fault: Option<Fault>| fault.unwrap_or_else(|| Fault::new(Cause::Failed, ""));
+        match end {
+            End::Done => Self::Done,
+            End::Rejected => Self::Rejected(some(fault)),
+            End::Unsafe => Self::Unsafe(some(fault)),
+            End::Spent => Self::Spent(fault),
+            End::Late => Self::Late(fault),
+        }
+    }
+
+    /// What went wrong last, when something did and the end is remembered.
+    #[must_use]
+    pub const fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Rejected(fault) | Self::Unsafe(fault) => Some(fault),
+            Self::Spent(fault) | Self::Late(fault) => fault.as_ref(),
+            Self::Done | Self::Cancelled | Self::Forgotten | Self::NotFound => None,
+        }
+    }
+}
+
+/// What [`Jobs::find`](crate::Jobs::find) found.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub enum Found {
+    /// It has not ended.
+    Live(JobInfo),
+    /// It has ended, or never was: [`JobEnd::NotFound`].
+    Gone(JobEnd),
 }
 
 /// What is known of a job that has not ended.

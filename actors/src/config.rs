@@ -44,6 +44,9 @@ pub struct Limits {
     pub target_bytes: usize,
     /// All meta pairs of a job: 4 KiB, room for trace context and a tenant.
     pub meta_bytes: usize,
+    /// Ends of jobs that are remembered, for those who ask later how a job ended: 10,000, at most 80 MB if each left the longest
+    /// fault text, a few hundred KB where most succeed.
+    pub ends_remembered: usize,
     /// Tickets due at an instant that a jump of the wall clock makes due per second: 1,000, so that a jump is no storm.
     pub catch_up: usize,
     /// How long a closed breaker is remembered without a call: 10 min, ten times the window in which failures count.
@@ -76,6 +79,7 @@ impl Default for Limits {
             key_bytes: 256,
             target_bytes: 256,
             meta_bytes: 4 << 10,
+            ends_remembered: 10_000,
             catch_up: 1_000,
             breaker_idle: Duration::from_secs(600),
             append_timeout: Duration::from_secs(30),
@@ -127,6 +131,12 @@ impl Limits {
     }
 }
 
+/// Jobs on a page unless asked otherwise: a screen or two.
+pub(crate) const PAGE_LIMIT: usize = 100;
+/// Jobs on a page at most: the faults of a thousand take at most 8 MB.
+pub(crate) const PAGE_LIMIT_MOST: usize = 1_000;
+/// Tickets that are looked at for one page: some milliseconds, as a turn that takes longer delays everybody.
+pub(crate) const PAGE_LOOKS: usize = 10_000;
 /// What a job's numbers and tags add to its names, meta and payload in a record.
 pub(crate) const RECORD_OVERHEAD: u64 = 256;
 /// What a frame adds to its records, and a segment header to that.

@@ -13,10 +13,11 @@ use actix::{Addr, Handler, Message};
 use journeyman_core::{JobId, Key, Kind, Options, Policy};
 
 use crate::admission::{Admission, Room};
-use crate::answers::{Cancelled, JobInfo, Receipt, TargetInfo};
+use crate::answers::{Cancelled, Found, JobEnd, JobInfo, Receipt, TargetInfo};
 use crate::config::{Limits, RECORD_OVERHEAD};
 use crate::error::{CallError, EnqueueError, IdleError};
 use crate::job::Job;
+use crate::listing::{Page, Query};
 use crate::messages::{self, Due, NewJob};
 use crate::queue::QueueActor;
 use crate::registry::Policies;
@@ -85,16 +86,57 @@ impl Jobs {
         self.ask(messages::Cancel { ticket: id.ticket(), room }).await?
     }
 
-    /// What is known of a job; none when it has ended or never was.
+    /// What is known of a job; none when it has ended or never was. [`Jobs::find`] tells these two apart.
     ///
     /// # Errors
     /// [`CallError`].
     pub async fn get(&self, id: JobId) -> Result<Option<JobInfo>, CallError> {
+        Ok(match self.find(id).await? {
+            Found::Live(info) => Some(info),
+            Found::Gone(_) => None,
+        })
+    }
+
+    /// What is known of a job, or how it ended, as long as that is remembered: see `Limits::ends_remembered`.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn find(&self, id: JobId) -> Result<Found, CallError> {
         if id.partition() != 0 {
-            return Ok(None);
+            return Ok(Found::Gone(JobEnd::NotFound));
         }
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Get { ticket: id.ticket(), room }).await?
+    }
+
+    /// Waits until a job has ended, and answers how: at once when it has ended before and that is remembered. Waits as long as
+    /// it takes; dropped, it gives back its place among the calls that wait.
+    ///
+    /// # Errors
+    /// [`CallError`]; `ShuttingDown` when the runner closes first.
+    pub async fn outcome(&self, id: JobId) -> Result<JobEnd, CallError> {
+        if id.partition() != 0 {
+            return Ok(JobEnd::NotFound);
+        }
+        // Kept here, not sent along: a caller who goes away gives it back at once.
+        let _room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::Outcome { ticket: id.ticket() }).await?
+    }
+
+    /// Jobs that have not ended, page by page, in the order of their numbers. Jobs may come and go between two pages: one
+    /// that lives all the while, as it was asked for, is on exactly one of them.
+    ///
+    /// One call looks at no more than 10,000 jobs, so that a page may be short, even empty, with more behind it:
+    /// go on until [`Page::next`] is none.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn list(&self, query: Query) -> Result<Page, CallError> {
+        if query.after.is_some_and(|after| after.partition() != 0) {
+            return Ok(Page::empty());
+        }
+        let room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::List { query, room }).await?
     }
 
     /// Every target that was called lately, with its breaker.

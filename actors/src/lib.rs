@@ -16,9 +16,11 @@ mod job;
 mod jobs;
 mod journal;
 mod ledger;
+mod listing;
 mod messages;
 mod pool;
 mod queue;
+mod recent;
 mod registry;
 mod runner;
 mod status;
@@ -29,12 +31,13 @@ mod wiring;
 mod worker;
 mod writer;
 
-pub use answers::{BreakerState, Cancelled, JobInfo, JobState, Receipt, ShutdownReport, TargetInfo};
+pub use answers::{BreakerState, Cancelled, Found, JobEnd, JobInfo, JobState, Receipt, ShutdownReport, TargetInfo};
 pub use config::Limits;
 pub use cx::Cx;
 pub use error::{CallError, EnqueueError, IdleError, RunnerFailed, StartError};
 pub use job::{Failure, Job, JobResult, PayloadCodec};
 pub use jobs::{Enqueue, Jobs};
+pub use listing::{Page, Query, StateFilter};
 pub use runner::{Builder, Configured, Runner, stop_signal};
 pub use status::{Health, Stats};
 

@@ -4,6 +4,7 @@
 
 mod drain;
 mod effects;
+mod ends;
 mod holds;
 mod intake;
 mod outcomes;
@@ -33,6 +34,7 @@ use crate::worker::Workers;
 use crate::writer::Writer;
 use drain::Stage;
 use effects::{Effect, Effects};
+use ends::WaitingForEnds;
 use holds::Asides;
 use intake::Intake;
 use questions::WaitingForIdle;
@@ -78,6 +80,7 @@ pub(crate) struct QueueActor {
     targets: HashMap<Target, Known>,
     swept: Time,
     waiting_for_idle: Vec<WaitingForIdle>,
+    waiting_for_ends: WaitingForEnds,
     stage: Stage,
     /// Who waits for the end of the drain.
     drained: Vec<Later<ShutdownReport>>,
@@ -112,6 +115,7 @@ impl QueueActor {
             targets: HashMap::new(),
             swept: now.steady,
             waiting_for_idle: Vec::new(),
+            waiting_for_ends: WaitingForEnds::default(),
             stage: Stage::Open,
             drained: Vec::new(),
             interrupted: 0,
@@ -250,6 +254,7 @@ impl QueueActor {
         self.stage = Stage::Halted;
         self.effects.clear();
         self.waiting_for_idle.clear();
+        self.waiting_for_ends.clear();
         self.drained.clear();
         self.intake.clear();
         self.ledger.interrupt_all();

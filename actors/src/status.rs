@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::error::RunnerFailed;
+use crate::recent::Recent;
 
 /// Counters of the queue and its journal, each read in constant time. All but `held` are of facts that are on disk; right after a
 /// crash, of what was found there.
@@ -71,6 +72,7 @@ pub(crate) struct Status {
     records: Gauge,
     syncs: Gauge,
     bytes: Gauge,
+    pub recent: Recent,
     concern: Mutex<Option<String>>,
     failed: watch::Sender<Option<RunnerFailed>>,
     pub closed: AtomicBool,
@@ -109,6 +111,7 @@ impl Status {
             records: Gauge::default(),
             syncs: Gauge::default(),
             bytes: Gauge::default(),
+            recent: Recent::default(),
             concern: Mutex::default(),
             failed: watch::Sender::new(None),
             closed: AtomicBool::new(false),

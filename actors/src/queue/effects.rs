@@ -6,6 +6,7 @@ use std::sync::Arc;
 use journeyman_core::{Attempt, End, Fault, Job, Kind, Now, Seq, Ticket, Time};
 
 use super::QueueActor;
+use crate::answers::JobEnd;
 use crate::events;
 use crate::messages::Units;
 
@@ -62,6 +63,7 @@ impl QueueActor {
                 status.ended(end).add(1);
                 self.ledger.forget(ticket, attempt);
                 events::completed(ticket, &kind, end, fault.as_ref(), seq);
+                self.has_ended(ticket, JobEnd::of(end, fault));
             }
             Effect::Requeued { ticket, attempt, due, fault } => {
                 status.running.sub(1);
@@ -82,6 +84,7 @@ impl QueueActor {
                     self.ledger.cancel(ticket, attempt);
                 }
                 events::cancelled(ticket, attempt.is_some(), seq);
+                self.has_ended(ticket, JobEnd::Cancelled);
             }
             Effect::Answer(answer) => answer(),
         }

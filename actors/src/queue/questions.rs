@@ -9,9 +9,10 @@ use journeyman_core::{JobId, Now, Target, Ticket, Time};
 use super::QueueActor;
 use super::selection::Known;
 use crate::admission::Room;
-use crate::answers::{BreakerState, JobInfo, JobState, TargetInfo};
+use crate::answers::{BreakerState, Found, JobEnd, JobInfo, JobState, TargetInfo};
 use crate::error::{CallError, IdleError};
-use crate::messages::{Get, Later, Targets, UntilIdle};
+use crate::listing::Page;
+use crate::messages::{Get, Later, List, Targets, UntilIdle};
 use crate::{config, events};
 
 /// Someone who waits until nothing is pending or running.
@@ -78,7 +79,7 @@ impl QueueActor {
 }
 
 impl Handler<Get> for QueueActor {
-    type Result = Later<Result<Option<JobInfo>, CallError>>;
+    type Result = Later<Result<Found, CallError>>;
 
     fn handle(&mut self, Get { ticket, room }: Get, ctx: &mut Context<Self>) -> Self::Result {
         let (response, reply) = Later::new();
@@ -86,9 +87,34 @@ impl Handler<Get> for QueueActor {
             self.refuse(ctx, move || reply.give(Err(why)));
             return response;
         }
-        let info = self.writer.queue().get(ticket).map(|live| self.info(ticket, live));
+        let queue = self.writer.queue();
+        let info = queue.get(ticket).map(|live| self.info(ticket, live));
+        let was_issued = queue.was_issued(ticket);
+        let status = self.status.clone();
         self.answer(move || {
-            reply.give(Ok(info));
+            // An end is looked up when everything before this is on disk, the end included.
+            let gone = || if was_issued { status.recent.end_of(ticket) } else { JobEnd::NotFound };
+            reply.give(Ok(info.map_or_else(|| Found::Gone(gone()), Found::Live)));
+            drop(room);
+        });
+        self.request_turn(ctx);
+        response
+    }
+}
+
+impl Handler<List> for QueueActor {
+    type Result = Later<Result<Page, CallError>>;
+
+    fn handle(&mut self, List { query, room }: List, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        if let Some(why) = self.stage.silence() {
+            self.refuse(ctx, move || reply.give(Err(why)));
+            return response;
+        }
+        let first = query.after.map_or(Ticket(0), |after| after.ticket().next());
+        let page = Page::of(&query, self.writer.queue().tickets_from(first), |ticket, live| self.info(ticket, live));
+        self.answer(move || {
+            reply.give(Ok(page));
             drop(room);
         });
         self.request_turn(ctx);
