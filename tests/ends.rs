@@ -61,7 +61,7 @@ async fn an_end_is_told_when_it_is_on_disk_and_not_before() {
     t.settle().await;
     t.set_syncs(Syncs::WhenTold);
     let mut early = pin!(jobs.outcome(id));
-    assert!(t.drive(&mut early, MINUTE).await.is_none(), "it has ended, but not on disk");
+    assert!(t.drive(&mut early, 2 * SECOND).await.is_none(), "it has ended, but not on disk");
     let mut late = pin!(jobs.outcome(id));
     assert!(t.drive(&mut late, SECOND).await.is_none(), "nor for one who asks now");
     while t.release_sync().await {}

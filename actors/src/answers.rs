@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use journeyman_core::breaker::Position;
 use journeyman_core::{Cause, End, Fault, JobId, Kind, Seq, Target};
 use serde::Serialize;
 
@@ -172,6 +173,16 @@ pub enum BreakerState {
     Open,
     /// A few attempts find out whether the target is back.
     HalfOpen,
+}
+
+impl From<Position> for BreakerState {
+    fn from(position: Position) -> Self {
+        match position {
+            Position::Closed => Self::Closed,
+            Position::Open { .. } => Self::Open,
+            Position::HalfOpen => Self::HalfOpen,
+        }
+    }
 }
 
 impl fmt::Display for BreakerState {

@@ -47,6 +47,8 @@ pub struct Limits {
     /// Ends of jobs that are remembered, for those who ask later how a job ended: 10,000, at most 80 MB if each left the longest
     /// fault text, a few hundred KB where most succeed.
     pub ends_remembered: usize,
+    /// Events that wait for a listener: 1,024, some seconds of a busy runner. One that falls further behind hears how many it lost.
+    pub events_kept: usize,
     /// Tickets due at an instant that a jump of the wall clock makes due per second: 1,000, so that a jump is no storm.
     pub catch_up: usize,
     /// How long a closed breaker is remembered without a call: 10 min, ten times the window in which failures count.
@@ -80,6 +82,7 @@ impl Default for Limits {
             target_bytes: 256,
             meta_bytes: 4 << 10,
             ends_remembered: 10_000,
+            events_kept: 1_024,
             catch_up: 1_000,
             breaker_idle: Duration::from_secs(600),
             append_timeout: Duration::from_secs(30),
@@ -98,6 +101,10 @@ impl Limits {
             (self.worker_arbiters == 0, "worker_arbiters is 0: nothing could ever run".to_owned()),
             (self.pending == 0, "pending is 0: nothing could ever be enqueued".to_owned()),
             (self.targets == 0, "targets is 0: no job with a target could be enqueued".to_owned()),
+            (
+                !(1..=MOST_EVENTS_KEPT).contains(&self.events_kept),
+                format!("events_kept is {}: it takes 1 to {MOST_EVENTS_KEPT}", self.events_kept),
+            ),
             (self.calls == 0, "calls is 0: nobody could ever ask for anything".to_owned()),
             (self.catch_up == 0, "catch_up is 0: a ticket due at an instant would never start after a jump of the clock".to_owned()),
             (
@@ -131,6 +138,8 @@ impl Limits {
     }
 }
 
+/// Events that may be kept for listeners: each takes its place in memory when the first one listens.
+pub(crate) const MOST_EVENTS_KEPT: usize = 1 << 24;
 /// Jobs on a page unless asked otherwise: a screen or two.
 pub(crate) const PAGE_LIMIT: usize = 100;
 /// Jobs on a page at most: the faults of a thousand take at most 8 MB.

@@ -16,6 +16,7 @@ use crate::admission::{Admission, Room};
 use crate::answers::{Cancelled, Found, JobEnd, JobInfo, Receipt, TargetInfo};
 use crate::config::{Limits, RECORD_OVERHEAD};
 use crate::error::{CallError, EnqueueError, IdleError};
+use crate::feed::{EventFilter, Events};
 use crate::job::Job;
 use crate::listing::{Page, Query};
 use crate::messages::{self, Due, NewJob};
@@ -146,6 +147,27 @@ impl Jobs {
     pub async fn targets(&self) -> Result<Vec<TargetInfo>, CallError> {
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Targets { room }).await?
+    }
+
+    /// What happens from now on: facts that are on disk, moves of breakers, changes of health. A listener that falls more than
+    /// `Limits::events_kept` behind loses the oldest and hears how many: nobody waits for it.
+    ///
+    /// ```no_run
+    /// # async fn example(jobs: journeyman::Jobs) {
+    /// use journeyman::{Event, EventFilter};
+    ///
+    /// let mut events = jobs.events(EventFilter::all().kind("mail.send"));
+    /// while let Some(event) = events.next().await {
+    ///     match event {
+    ///         Event::Job(job) => println!("{}: {:?}", job.id, job.what),
+    ///         Event::Lagged(lost) => println!("{lost} events are lost"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn events(&self, filter: EventFilter) -> Events {
+        self.0.status.feed.listen(filter, self.0.limits.events_kept)
     }
 
     /// Waits until nothing is pending or running, for at most `patience` by the runner's clock.

@@ -8,10 +8,12 @@ mod admission;
 mod answers;
 mod breaker;
 mod clock;
+mod codec;
 mod config;
 mod cx;
 mod error;
 mod events;
+mod feed;
 mod job;
 mod jobs;
 mod journal;
@@ -32,14 +34,16 @@ mod worker;
 mod writer;
 
 pub use answers::{BreakerState, Cancelled, Found, JobEnd, JobInfo, JobState, Receipt, ShutdownReport, TargetInfo};
+pub use codec::{PayloadCodec, Stored, Unreadable};
 pub use config::Limits;
 pub use cx::Cx;
 pub use error::{CallError, EnqueueError, IdleError, RunnerFailed, StartError};
-pub use job::{Failure, Job, JobResult, PayloadCodec};
+pub use feed::{Event, EventFilter, Events, Happened, JobEvent};
+pub use job::{Failure, Job, JobResult};
 pub use jobs::{Enqueue, Jobs};
 pub use listing::{Page, Query, StateFilter};
 pub use runner::{Builder, Configured, Runner, stop_signal};
 pub use status::{Health, Stats};
 
 #[doc(no_inline)]
-pub use journeyman_core::{Cause, Circuit, Fault, JobId, Key, Kind, Policy, Seq, Target};
+pub use journeyman_core::{Cause, Circuit, End, Fault, JobId, Key, Kind, Policy, Seq, Target};

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::error::RunnerFailed;
+use crate::feed::{Event, Feed};
 use crate::recent::Recent;
 
 /// Counters of the queue and its journal, each read in constant time. All but `held` are of facts that are on disk; right after a
@@ -73,6 +74,7 @@ pub(crate) struct Status {
     syncs: Gauge,
     bytes: Gauge,
     pub recent: Recent,
+    pub feed: Feed,
     concern: Mutex<Option<String>>,
     failed: watch::Sender<Option<RunnerFailed>>,
     pub closed: AtomicBool,
@@ -112,6 +114,7 @@ impl Status {
             syncs: Gauge::default(),
             bytes: Gauge::default(),
             recent: Recent::default(),
+            feed: Feed::default(),
             concern: Mutex::default(),
             failed: watch::Sender::new(None),
             closed: AtomicBool::new(false),
@@ -168,18 +171,26 @@ impl Status {
     pub(crate) fn concern(&self, concern: Option<String>) -> bool {
         let is_one = concern.is_some();
         let before = std::mem::replace(&mut *self.concerned(), concern);
+        if is_one != before.is_some() {
+            self.feed.tell(|| Event::Health(self.health()));
+        }
         is_one && before.is_none()
     }
 
     /// Ends this runner for good. The first reason stays. Answers whether this was it.
     pub(crate) fn fail(&self, reason: &str) -> bool {
-        self.failed.send_if_modified(|failed| {
+        let first = self.failed.send_if_modified(|failed| {
             let first = failed.is_none();
             if first {
                 *failed = Some(RunnerFailed { reason: reason.to_owned() });
             }
             first
-        })
+        });
+        if first {
+            self.feed.tell(|| Event::Health(self.health()));
+            self.feed.close();
+        }
+        first
     }
 
     pub(crate) fn has_failed(&self) -> bool {

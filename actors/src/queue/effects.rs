@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use journeyman_core::{Attempt, End, Fault, Job, Kind, Now, Seq, Ticket, Time};
+use journeyman_core::{Attempt, End, Fault, Job, Now, Seq, Ticket, Time};
 
 use super::QueueActor;
 use crate::answers::JobEnd;
 use crate::events;
+use crate::feed::Happened;
 use crate::messages::Units;
 
 /// First in, first out. Seqs never fall from front to back.
@@ -16,11 +17,11 @@ pub(super) struct Effects(VecDeque<(Seq, Effect)>);
 
 pub(super) enum Effect {
     Enqueued { ticket: Ticket, job: Arc<Job> },
-    Selected { ticket: Ticket, attempt: Attempt, unit: Units },
-    Completed { ticket: Ticket, attempt: Attempt, kind: Kind, end: End, fault: Option<Fault> },
-    Requeued { ticket: Ticket, attempt: Attempt, due: Time, fault: Fault },
-    Deferred { ticket: Ticket, attempt: Attempt, due: Time },
-    Cancelled { ticket: Ticket, attempt: Option<Attempt> },
+    Selected { ticket: Ticket, attempt: Attempt, job: Arc<Job>, unit: Units },
+    Completed { ticket: Ticket, attempt: Attempt, job: Arc<Job>, end: End, fault: Option<Fault> },
+    Requeued { ticket: Ticket, attempt: Attempt, job: Arc<Job>, due: Time, fault: Fault },
+    Deferred { ticket: Ticket, attempt: Attempt, job: Arc<Job>, due: Time },
+    Cancelled { ticket: Ticket, attempt: Option<Attempt>, job: Arc<Job> },
     Answer(Box<dyn FnOnce()>),
 }
 
@@ -51,39 +52,46 @@ impl QueueActor {
             Effect::Enqueued { ticket, job } => {
                 status.pending.add(1);
                 events::enqueued(ticket, &job.kind, job.target.as_ref(), seq);
+                status.feed.tell_job(ticket, &job, seq, Happened::Enqueued);
             }
-            Effect::Selected { ticket, attempt, unit } => {
+            Effect::Selected { ticket, attempt, job, unit } => {
                 status.pending.sub(1);
                 status.running.add(1);
                 events::selected(ticket, seq);
+                status.feed.tell_job(ticket, &job, seq, Happened::Selected);
                 self.start(now, ticket, attempt, unit);
             }
-            Effect::Completed { ticket, attempt, kind, end, fault } => {
+            Effect::Completed { ticket, attempt, job, end, fault } => {
                 status.running.sub(1);
                 status.ended(end).add(1);
                 self.ledger.forget(ticket, attempt);
-                events::completed(ticket, &kind, end, fault.as_ref(), seq);
+                events::completed(ticket, &job.kind, end, fault.as_ref(), seq);
+                let cause = fault.as_ref().map(Fault::cause);
+                status.feed.tell_job(ticket, &job, seq, Happened::Ended { end, cause });
                 self.has_ended(ticket, JobEnd::of(end, fault));
             }
-            Effect::Requeued { ticket, attempt, due, fault } => {
+            Effect::Requeued { ticket, attempt, job, due, fault } => {
                 status.running.sub(1);
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::requeued(ticket, due, &fault, seq);
+                status.feed.tell_job(ticket, &job, seq, Happened::Requeued { cause: fault.cause() });
             }
-            Effect::Deferred { ticket, attempt, due } => {
+            Effect::Deferred { ticket, attempt, job, due } => {
                 status.running.sub(1);
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::deferred(ticket, due, seq);
+                status.feed.tell_job(ticket, &job, seq, Happened::Deferred);
             }
-            Effect::Cancelled { ticket, attempt } => {
+            Effect::Cancelled { ticket, attempt, job } => {
                 if attempt.is_some() { &status.running } else { &status.pending }.sub(1);
                 status.cancelled.add(1);
                 if let Some(attempt) = attempt {
                     self.ledger.cancel(ticket, attempt);
                 }
                 events::cancelled(ticket, attempt.is_some(), seq);
+                status.feed.tell_job(ticket, &job, seq, Happened::Cancelled { was_running: attempt.is_some() });
                 self.has_ended(ticket, JobEnd::Cancelled);
             }
             Effect::Answer(answer) => answer(),
