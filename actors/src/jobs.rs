@@ -6,20 +6,21 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix::dev::ToEnvelope;
 use actix::{Addr, Handler, Message};
-use journeyman_core::{JobId, Key, Kind, Options, Policy};
+use journeyman_core::{JobId, Kind};
 
 use crate::admission::{Admission, Room};
 use crate::answers::{Cancelled, Found, JobEnd, JobInfo, Receipt, TargetInfo};
 use crate::config::{Limits, RECORD_OVERHEAD};
+use crate::draft::Draft;
 use crate::error::{CallError, EnqueueError, IdleError};
 use crate::feed::{EventFilter, Events};
 use crate::job::Job;
 use crate::listing::{Page, Query};
-use crate::messages::{self, Due, NewJob};
+use crate::messages::{self, NewJob};
 use crate::queue::QueueActor;
 use crate::registry::Policies;
 use crate::status::{Health, Stats, Status};
@@ -62,7 +63,9 @@ impl Jobs {
     /// # Ok(()) }
     /// ```
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'_> {
-        Enqueue { jobs: self, draft: self.draft(&job) }
+        // Said first: a kind that is not known here may have any codec.
+        let draft = self.knows(J::KIND).and_then(|()| Draft::of(&job));
+        Enqueue { jobs: self, draft }
     }
 
     /// Stores all of these in one batch, or none of them. Their receipts are in the same order.
@@ -70,9 +73,7 @@ impl Jobs {
     /// # Errors
     /// [`EnqueueError::BatchTooLarge`] when they do not fit into one batch; else as for one.
     pub async fn enqueue_all<'a>(&self, all: impl IntoIterator<Item = Enqueue<'a>>) -> Result<Vec<Receipt>, EnqueueError> {
-        let all: Result<Vec<NewJob>, EnqueueError> =
-            all.into_iter().map(|one| one.draft.and_then(|draft| draft.check(&self.0.limits))).collect();
-        self.store(all?).await
+        self.store_all(all.into_iter().map(|one| one.draft)).await
     }
 
     /// Takes a job back. A running attempt may finish, but changes nothing any more and is told so.
@@ -179,6 +180,25 @@ impl Jobs {
         self.ask(messages::UntilIdle { patience: patience.into(), room }).await?
     }
 
+    /// Runs a call of this handle to its end on this thread, for programs and threads without a runtime:
+    ///
+    /// ```no_run
+    /// # fn example(jobs: journeyman::Jobs, id: journeyman::JobId) {
+    /// let end = jobs.wait(jobs.outcome(id));
+    /// # drop(end);
+    /// # }
+    /// ```
+    ///
+    /// In an async program, use it where blocking is allowed, as within `spawn_blocking`, `web::block` or `Cx::blocking`.
+    ///
+    /// # Panics
+    /// On a thread that runs an async runtime, at once: blocked, that runtime could never bring the answer. And when the
+    /// system gives no memory for what a wait needs.
+    pub fn wait<T>(&self, call: impl IntoFuture<Output = T>) -> T {
+        let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        waiting.expect("a runtime of one thread needs nothing of the system").block_on(call.into_future())
+    }
+
     /// Counters, at once: of what is on disk, without asking the queue.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -191,23 +211,16 @@ impl Jobs {
         self.0.status.health()
     }
 
-    fn draft<J: Job>(&self, job: &J) -> Result<Draft, EnqueueError> {
-        let kind = Kind::new(J::KIND);
-        if !self.0.policies.contains_key(&kind) {
-            return Err(EnqueueError::UnknownKind(kind));
-        }
-        let payload = J::CODEC.encode(job).map_err(|why| EnqueueError::NotEncodable { kind: kind.clone(), why })?;
-        let job = journeyman_core::Job {
-            kind,
-            version: J::VERSION,
-            codec: J::CODEC.tag,
-            target: job.target(),
-            priority: journeyman_core::Job::DEFAULT_PRIORITY,
-            options: Options::default(),
-            meta: Vec::new(),
-            payload,
-        };
-        Ok(Draft { job, key: None, due: Due::After(journeyman_core::Span(0)) })
+    fn knows(&self, kind: &'static str) -> Result<(), EnqueueError> {
+        let kind = Kind::new(kind);
+        if self.0.policies.contains_key(&kind) { Ok(()) } else { Err(EnqueueError::UnknownKind(kind)) }
+    }
+
+    /// Stores drafts, whoever made them, when all of them are within the bounds.
+    pub(crate) async fn store_all(&self, drafts: impl IntoIterator<Item = Result<Draft, EnqueueError>>) -> Result<Vec<Receipt>, EnqueueError> {
+        let check = |draft: Draft| draft.check(Some(&self.0.policies), &self.0.limits);
+        let jobs: Result<Vec<NewJob>, EnqueueError> = drafts.into_iter().map(|draft| draft.and_then(check)).collect();
+        self.store(jobs?).await
     }
 
     async fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>, EnqueueError> {
@@ -262,57 +275,18 @@ pub struct Enqueue<'a> {
     draft: Result<Draft, EnqueueError>,
 }
 
-struct Draft {
-    job: journeyman_core::Job,
-    key: Option<Key>,
-    due: Due,
-}
-
 impl Enqueue<'_> {
-    /// Not before this long after it is accepted. A change of the wall clock does not move it while this process lives.
-    pub fn delay(self, delay: Duration) -> Self {
-        self.with(|draft| draft.due = Due::After(delay.into()))
-    }
+    crate::draft::options!();
 
-    /// Not before this instant of the wall clock, wherever that clock is moved to.
-    pub fn at(self, instant: SystemTime) -> Self {
-        self.with(|draft| {
-            draft.due = Due::At(instant.into());
-            draft.job.options.set(Options::DUE_IS_ABSOLUTE, 1);
-        })
-    }
-
-    /// Unique: while a job with this key lives, and for a window after its end, no other is stored; the receipt then names
-    /// the existing one. Keys are shared by all kinds. At most 256 bytes.
-    pub fn key(self, key: impl Into<Key>) -> Self {
-        self.with(|draft| draft.key = Some(key.into()))
-    }
-
-    /// How long the key stays taken after the job's end; 24 hours unless set.
-    pub fn key_window(self, window: Duration) -> Self {
-        self.with(|draft| draft.job.options.set(Options::KEY_WINDOW, journeyman_core::Span::from(window).0))
-    }
-
-    /// Least first; 100 unless set. Among equals, the one that has been due longest.
-    pub fn priority(self, priority: u8) -> Self {
-        self.with(|draft| draft.job.priority = priority)
-    }
-
-    /// Overrides the policies of the registration and of the kind, for this job.
-    pub fn policy(self, policy: Policy) -> Self {
-        self.with(|draft| policy.store(&mut draft.job.options))
-    }
-
-    /// Stores a pair beside the job, for `Cx::meta` to read: trace context, a tenant. All pairs together take at most 4 KiB.
-    pub fn meta(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.with(|draft| draft.job.meta.push((name.into(), value.into())))
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Draft)) -> Self {
-        if let Ok(draft) = &mut self.draft {
-            change(draft);
-        }
-        self
+    /// Stores it from a plain thread, as [`Jobs::wait`] does.
+    ///
+    /// # Errors
+    /// [`EnqueueError`].
+    ///
+    /// # Panics
+    /// On a thread that runs an async runtime.
+    pub fn wait(self) -> Result<Receipt, EnqueueError> {
+        self.jobs.wait(self)
     }
 }
 
@@ -322,8 +296,7 @@ impl<'a> IntoFuture for Enqueue<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let job = self.draft?.check(&self.jobs.0.limits)?;
-            let receipts = self.jobs.store(vec![job]).await?;
+            let receipts = self.jobs.store_all([self.draft]).await?;
             receipts.into_iter().next().ok_or(EnqueueError::Unknown)
         })
     }
@@ -334,25 +307,3 @@ impl fmt::Debug for Enqueue<'_> {
         f.debug_struct("Enqueue").field("job", &self.draft.as_ref().map(|draft| &draft.job)).finish_non_exhaustive()
     }
 }
-
-impl Draft {
-    /// Refuses what is over a limit before it gets near the journal.
-    fn check(self, limits: &Limits) -> Result<NewJob, EnqueueError> {
-        let meta: usize = self.job.meta.iter().map(|(name, value)| name.len() + value.len() + PAIR_OVERHEAD).sum();
-        let key = self.key.as_ref().map_or(0, |key| key.as_str().len());
-        let target = self.job.target.as_ref().map_or(0, |target| target.as_str().len());
-        let lengths =
-            [("its key", key, limits.key_bytes), ("its target", target, limits.target_bytes), ("its meta", meta, limits.meta_bytes)];
-        if let Some((what, bytes, limit)) = lengths.into_iter().find(|(_, bytes, limit)| bytes > limit) {
-            return Err(EnqueueError::TooLong { what, bytes, limit });
-        }
-        let bytes = (self.job.kind.as_str().len() + key + target + meta + self.job.payload.len()) as u64 + RECORD_OVERHEAD;
-        if bytes > limits.record_bytes {
-            return Err(EnqueueError::PayloadTooLarge { bytes, limit: limits.record_bytes });
-        }
-        Ok(NewJob { job: Arc::new(self.job), key: self.key, due: self.due, bytes })
-    }
-}
-
-/// Lengths of a pair's two strings.
-const PAIR_OVERHEAD: usize = 8;
