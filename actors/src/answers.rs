@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::SystemTime;
 
 use journeyman_core::breaker::Position;
-use journeyman_core::{Cause, End, Fault, JobId, Kind, Seq, Target};
+use journeyman_core::queue::{Live, Phase};
+use journeyman_core::schedule::Hold;
+use journeyman_core::{Cause, End, Fault, JobId, Kind, Seq, Target, Ticket};
 use serde::Serialize;
 
 /// The proof that a job is on disk.
@@ -129,6 +131,25 @@ pub struct JobInfo {
     pub last_fault: Option<Fault>,
     /// Where it stands.
     pub state: JobState,
+}
+
+impl JobInfo {
+    pub(crate) fn of(ticket: Ticket, live: &Live, hold: Option<Hold>) -> Self {
+        let state = match (live.phase, hold) {
+            (Phase::Running { .. }, _) => JobState::Running,
+            (Phase::Pending { .. }, Some(why)) => JobState::Held { why: why.as_str() },
+            (Phase::Pending { due }, None) => JobState::Pending { due: due.into() },
+        };
+        Self {
+            id: JobId::of(ticket),
+            kind: live.job.kind.clone(),
+            target: live.job.target.clone(),
+            priority: live.job.priority,
+            failures: live.failures,
+            last_fault: live.fault.clone(),
+            state,
+        }
+    }
 }
 
 /// Where a job stands.

@@ -24,6 +24,8 @@ use crate::messages::{self, NewJob};
 use crate::queue::QueueActor;
 use crate::registry::Policies;
 use crate::status::{Health, Stats, Status};
+#[cfg(feature = "testing")]
+use crate::testing::Capture;
 
 /// A handle to a runner. Cheap to clone, `Send` and `Sync`, works from any thread and any runtime, and fits `web::Data`.
 ///
@@ -37,12 +39,42 @@ struct Shared {
     limits: Limits,
     admission: Admission,
     status: Arc<Status>,
+    /// What answers in the place of a queue.
+    #[cfg(feature = "testing")]
+    capture: Option<Arc<Capture>>,
+}
+
+/// A captured handle answers by itself; without the test kit there is none.
+macro_rules! or_captured {
+    ($jobs:ident, $capture:ident => $answer:expr) => {
+        #[cfg(feature = "testing")]
+        if let Some($capture) = &$jobs.0.capture {
+            return $answer;
+        }
+    };
 }
 
 impl Jobs {
     pub(crate) fn new(queue: Addr<QueueActor>, policies: Arc<Policies>, limits: Limits, status: Arc<Status>) -> Self {
         let admission = Admission::new(limits.calls, limits.call_bytes);
-        Self(Arc::new(Shared { queue, policies, limits, admission, status }))
+        Self(Arc::new(Shared {
+            queue,
+            policies,
+            limits,
+            admission,
+            status,
+            #[cfg(feature = "testing")]
+            capture: None,
+        }))
+    }
+
+    /// A handle that is answered by `capture`: its queue was never there.
+    #[cfg(feature = "testing")]
+    pub(crate) fn captured(capture: Arc<Capture>, status: Arc<Status>) -> Self {
+        let limits = Limits::default();
+        let admission = Admission::new(limits.calls, limits.call_bytes);
+        let queue = actix::AsyncContext::address(&actix::Context::new());
+        Self(Arc::new(Shared { queue, policies: Arc::default(), limits, admission, status, capture: Some(capture) }))
     }
 
     /// Prepares to store a job; nothing happens until the result is awaited. The answer comes when the job is on disk:
@@ -84,6 +116,7 @@ impl Jobs {
         if id.partition() != 0 {
             return Ok(Cancelled::NotFound);
         }
+        or_captured!(self, capture => Ok(capture.cancel(id.ticket())));
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Cancel { ticket: id.ticket(), room }).await?
     }
@@ -107,6 +140,7 @@ impl Jobs {
         if id.partition() != 0 {
             return Ok(Found::Gone(JobEnd::NotFound));
         }
+        or_captured!(self, capture => Ok(capture.find(id.ticket())));
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Get { ticket: id.ticket(), room }).await?
     }
@@ -120,6 +154,7 @@ impl Jobs {
         if id.partition() != 0 {
             return Ok(JobEnd::NotFound);
         }
+        or_captured!(self, capture => capture.outcome(id.ticket()));
         // Kept here, not sent along: a caller who goes away gives it back at once.
         let _room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Outcome { ticket: id.ticket() }).await?
@@ -137,6 +172,7 @@ impl Jobs {
         if query.after.is_some_and(|after| after.partition() != 0) {
             return Ok(Page::empty());
         }
+        or_captured!(self, capture => Ok(capture.list(&query)));
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::List { query, room }).await?
     }
@@ -146,6 +182,7 @@ impl Jobs {
     /// # Errors
     /// [`CallError`].
     pub async fn targets(&self) -> Result<Vec<TargetInfo>, CallError> {
+        or_captured!(self, _capture => Ok(Vec::new()));
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Targets { room }).await?
     }
@@ -176,6 +213,7 @@ impl Jobs {
     /// # Errors
     /// [`IdleError::WorkLeft`] when there was work left; it goes on.
     pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
+        or_captured!(self, capture => capture.is_idle());
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::UntilIdle { patience: patience.into(), room }).await?
     }
@@ -211,14 +249,23 @@ impl Jobs {
         self.0.status.health()
     }
 
+    /// The kinds that can be enqueued; none when all can.
+    fn kinds(&self) -> Option<&Policies> {
+        or_captured!(self, _capture => None);
+        Some(&self.0.policies)
+    }
+
     fn knows(&self, kind: &'static str) -> Result<(), EnqueueError> {
         let kind = Kind::new(kind);
-        if self.0.policies.contains_key(&kind) { Ok(()) } else { Err(EnqueueError::UnknownKind(kind)) }
+        if self.kinds().is_none_or(|kinds| kinds.contains_key(&kind)) { Ok(()) } else { Err(EnqueueError::UnknownKind(kind)) }
     }
 
     /// Stores drafts, whoever made them, when all of them are within the bounds.
-    pub(crate) async fn store_all(&self, drafts: impl IntoIterator<Item = Result<Draft, EnqueueError>>) -> Result<Vec<Receipt>, EnqueueError> {
-        let check = |draft: Draft| draft.check(Some(&self.0.policies), &self.0.limits);
+    pub(crate) async fn store_all(
+        &self,
+        drafts: impl IntoIterator<Item = Result<Draft, EnqueueError>>,
+    ) -> Result<Vec<Receipt>, EnqueueError> {
+        let check = |draft: Draft| draft.check(self.kinds(), &self.0.limits);
         let jobs: Result<Vec<NewJob>, EnqueueError> = drafts.into_iter().map(|draft| draft.and_then(check)).collect();
         self.store(jobs?).await
     }
@@ -232,6 +279,7 @@ impl Jobs {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
+        or_captured!(self, capture => Ok(capture.store(jobs)));
         let room = self.room(bytes).map_err(EnqueueError::Full)?;
         match self.ask(messages::Enqueue { jobs, room }).await {
             Ok(answer) => answer,

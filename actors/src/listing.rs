@@ -79,6 +79,11 @@ impl Query {
         Self { limit: limit.clamp(1, config::PAGE_LIMIT_MOST), ..self }
     }
 
+    /// The least ticket to look at.
+    pub(crate) fn first(&self) -> Ticket {
+        self.after.map_or(Ticket(0), |after| after.ticket().next())
+    }
+
     pub(crate) const fn most(&self) -> usize {
         self.limit
     }

@@ -37,6 +37,8 @@ use effects::{Effect, Effects};
 use ends::WaitingForEnds;
 use holds::Asides;
 use intake::Intake;
+#[cfg(feature = "testing")]
+pub(crate) use questions::Waiting;
 use questions::WaitingForIdle;
 use selection::Known;
 #[cfg(feature = "testing")]

@@ -27,6 +27,9 @@
 //! # });
 //! ```
 
+mod capture;
+mod perform;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -43,12 +46,16 @@ use journeyman_core::store::Store;
 use crate::answers::ShutdownReport;
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{IdleError, RunnerFailed, StartError};
+use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::messages::{Append, AppendReply, Drain, Seal};
 use crate::pool::Available;
-use crate::queue::{Spare, Turn};
+use crate::queue::{Spare, Turn, Waiting};
 use crate::runner::{Builder, Configured, Runner};
 use crate::wiring::{self, Blueprint, Core, Place, Threads};
+pub(crate) use capture::Capture;
+pub use capture::Captured;
+pub use perform::{perform, perform_with};
 
 impl Runner {
     /// Begins to build a runner for a test: see [`Configured::test`].
@@ -253,6 +260,16 @@ impl<C: 'static> TestRunner<C> {
         let pool = self.core.pool.send(Available).await.unwrap_or(0);
         let spare = self.core.queue.send(Spare).await.unwrap_or(0);
         pool + spare
+    }
+
+    /// The jobs of this type that wait for their time, their turn or a retry, in the order in which they were enqueued; those
+    /// under its aliases too. What was asked for but is not yet on disk is among them.
+    ///
+    /// # Panics
+    /// When one of them does not come back.
+    pub async fn enqueued<J: Job>(&self) -> Vec<J> {
+        let waiting = self.core.queue.send(Waiting).await.unwrap_or_default();
+        capture::decoded(waiting.iter().map(|job| &**job))
     }
 
     async fn reopen(&mut self) -> Result<(), StartError> {

@@ -2,14 +2,14 @@
 
 use actix::{Context, Handler};
 use journeyman_core::breaker::Position;
-use journeyman_core::queue::{Live, Phase};
+use journeyman_core::queue::Live;
 use journeyman_core::schedule::Gate;
-use journeyman_core::{JobId, Now, Target, Ticket, Time};
+use journeyman_core::{Now, Target, Ticket, Time};
 
 use super::QueueActor;
 use super::selection::Known;
 use crate::admission::Room;
-use crate::answers::{BreakerState, Found, JobEnd, JobInfo, JobState, TargetInfo};
+use crate::answers::{BreakerState, Found, JobEnd, JobInfo, TargetInfo};
 use crate::error::{CallError, IdleError};
 use crate::listing::Page;
 use crate::messages::{Get, Later, List, Targets, UntilIdle};
@@ -51,20 +51,7 @@ impl QueueActor {
     }
 
     fn info(&self, ticket: Ticket, live: &Live) -> JobInfo {
-        let state = match (live.phase, self.schedule.hold(ticket)) {
-            (Phase::Running { .. }, _) => JobState::Running,
-            (Phase::Pending { .. }, Some(why)) => JobState::Held { why: why.as_str() },
-            (Phase::Pending { due }, None) => JobState::Pending { due: due.into() },
-        };
-        JobInfo {
-            id: JobId::of(ticket),
-            kind: live.job.kind.clone(),
-            target: live.job.target.clone(),
-            priority: live.job.priority,
-            failures: live.failures,
-            last_fault: live.fault.clone(),
-            state,
-        }
+        JobInfo::of(ticket, live, self.schedule.hold(ticket))
     }
 
     fn target_info(&self, target: &Target, known: &Known) -> TargetInfo {
@@ -111,8 +98,7 @@ impl Handler<List> for QueueActor {
             self.refuse(ctx, move || reply.give(Err(why)));
             return response;
         }
-        let first = query.after.map_or(Ticket(0), |after| after.ticket().next());
-        let page = Page::of(&query, self.writer.queue().tickets_from(first), |ticket, live| self.info(ticket, live));
+        let page = Page::of(&query, self.writer.queue().tickets_from(query.first()), |ticket, live| self.info(ticket, live));
         self.answer(move || {
             reply.give(Ok(page));
             drop(room);
@@ -154,5 +140,21 @@ impl Handler<UntilIdle> for QueueActor {
         self.waiting_for_idle.push(WaitingForIdle { until: self.clock.now().steady + patience, reply, _room: room });
         self.request_turn(ctx);
         response
+    }
+}
+
+/// The jobs that wait, in the order of their tickets; for tests.
+#[cfg(feature = "testing")]
+#[derive(actix::Message)]
+#[rtype(result = "Vec<std::sync::Arc<journeyman_core::Job>>")]
+pub(crate) struct Waiting;
+
+#[cfg(feature = "testing")]
+impl Handler<Waiting> for QueueActor {
+    type Result = actix::MessageResult<Waiting>;
+
+    fn handle(&mut self, _: Waiting, _: &mut Context<Self>) -> Self::Result {
+        let waits = |live: &&Live| matches!(live.phase, journeyman_core::queue::Phase::Pending { .. });
+        actix::MessageResult(self.writer.queue().tickets().map(|(_, live)| live).filter(waits).map(|live| live.job.clone()).collect())
     }
 }
