@@ -21,6 +21,7 @@ mod journal;
 mod ledger;
 mod listing;
 mod messages;
+mod metrics;
 mod pool;
 pub mod protocol;
 mod queue;

@@ -28,6 +28,7 @@ use crate::config::Limits;
 use crate::events;
 use crate::ledger::{Ended, Ledger};
 use crate::messages::{Appended, Finished, Freed, Halt, Later, Selected, Units, Want};
+use crate::metrics;
 use crate::registry::Policies;
 use crate::status::Status;
 use crate::worker::Workers;
@@ -267,6 +268,8 @@ impl Actor for QueueActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
+        metrics::describe();
+        metrics::health(&self.status.health());
         self.request_turn(ctx);
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::error::RunnerFailed;
 use crate::feed::{Event, Feed};
+use crate::metrics;
 use crate::recent::Recent;
 
 /// Counters of the queue and its journal, each read in constant time. All but `held` are of facts that are on disk; right after a
@@ -172,6 +173,7 @@ impl Status {
         let is_one = concern.is_some();
         let before = std::mem::replace(&mut *self.concerned(), concern);
         if is_one != before.is_some() {
+            metrics::health(&self.health());
             self.feed.tell(|| Event::Health(self.health()));
         }
         is_one && before.is_none()
@@ -187,6 +189,7 @@ impl Status {
             first
         });
         if first {
+            metrics::health(&self.health());
             self.feed.tell(|| Event::Health(self.health()));
             self.feed.close();
         }

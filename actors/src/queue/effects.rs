@@ -10,6 +10,7 @@ use crate::answers::JobEnd;
 use crate::events;
 use crate::feed::Happened;
 use crate::messages::Units;
+use crate::metrics;
 
 /// First in, first out. Seqs never fall from front to back.
 #[derive(Default)]
@@ -52,6 +53,7 @@ impl QueueActor {
             Effect::Enqueued { ticket, job } => {
                 status.pending.add(1);
                 events::enqueued(ticket, &job.kind, job.target.as_ref(), seq);
+                metrics::enqueued(&job.kind);
                 status.feed.tell_job(ticket, &job, seq, Happened::Enqueued);
             }
             Effect::Selected { ticket, attempt, job, unit } => {
@@ -66,6 +68,7 @@ impl QueueActor {
                 status.ended(end).add(1);
                 self.ledger.forget(ticket, attempt);
                 events::completed(ticket, &job.kind, end, fault.as_ref(), seq);
+                metrics::ended(&job.kind, end.as_str());
                 let cause = fault.as_ref().map(Fault::cause);
                 status.feed.tell_job(ticket, &job, seq, Happened::Ended { end, cause });
                 self.has_ended(ticket, JobEnd::of(end, fault));
@@ -75,6 +78,7 @@ impl QueueActor {
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::requeued(ticket, due, &fault, seq);
+                metrics::requeued(&job.kind);
                 status.feed.tell_job(ticket, &job, seq, Happened::Requeued { cause: fault.cause() });
             }
             Effect::Deferred { ticket, attempt, job, due } => {
@@ -82,6 +86,7 @@ impl QueueActor {
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::deferred(ticket, due, seq);
+                metrics::deferred(&job.kind);
                 status.feed.tell_job(ticket, &job, seq, Happened::Deferred);
             }
             Effect::Cancelled { ticket, attempt, job } => {
@@ -91,6 +96,7 @@ impl QueueActor {
                     self.ledger.cancel(ticket, attempt);
                 }
                 events::cancelled(ticket, attempt.is_some(), seq);
+                metrics::ended(&job.kind, "cancelled");
                 status.feed.tell_job(ticket, &job, seq, Happened::Cancelled { was_running: attempt.is_some() });
                 self.has_ended(ticket, JobEnd::Cancelled);
             }

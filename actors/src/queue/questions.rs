@@ -13,7 +13,7 @@ use crate::answers::{BreakerState, Found, JobEnd, JobInfo, TargetInfo};
 use crate::error::{CallError, IdleError};
 use crate::listing::Page;
 use crate::messages::{Get, Later, List, Targets, UntilIdle};
-use crate::{config, events};
+use crate::{config, events, metrics};
 
 /// Someone who waits until nothing is pending or running.
 pub(super) struct WaitingForIdle {
@@ -48,6 +48,7 @@ impl QueueActor {
         if self.status.concern(concern) {
             events::journal_nearly_full(bytes, limit);
         }
+        metrics::level(self.status.pending.get(), self.status.running.get(), self.status.held.get(), bytes);
     }
 
     fn info(&self, ticket: Ticket, live: &Live) -> JobInfo {

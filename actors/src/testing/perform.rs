@@ -19,8 +19,8 @@ use crate::ledger::Signals;
 use crate::registry::bring_back;
 
 /// Runs a job once and answers what it answers. It goes through its codec first, as a stored one does; it runs as the first
-/// attempt of job `0-1`; what it enqueues goes nowhere. Its clock is virtual: when the job only waits for it, it moves on
-/// to whatever is next.
+/// attempt of job `0-1`; what it enqueues goes nowhere. Its clock is virtual, and moves on to whatever is next as soon
+/// as the job does nothing more by itself.
 ///
 /// ```
 /// use std::time::Duration;
