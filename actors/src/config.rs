@@ -47,7 +47,8 @@ pub struct Limits {
     /// Ends of jobs that are remembered, for those who ask later how a job ended: 10,000, at most 80 MB if each left the longest
     /// fault text, a few hundred KB where most succeed.
     pub ends_remembered: usize,
-    /// Events that wait for a listener: 1,024, some seconds of a busy runner. One that falls further behind hears how many it lost.
+    /// Events that wait for a listener, rounded up to a power of two: 1,024, a burst of a few hundred jobs. One that falls further
+    /// behind hears how many it lost.
     pub events_kept: usize,
     /// Tickets due at an instant that a jump of the wall clock makes due per second: 1,000, so that a jump is no storm.
     pub catch_up: usize,

@@ -140,7 +140,7 @@ impl EventFilter {
 pub struct Events {
     filter: EventFilter,
     /// None when the runner had ended before.
-    next: Option<ReusableBoxFuture<'static, (Result<Event, RecvError>, Receiver<Event>)>>,
+    next: Option<ReusableBoxFuture<'static, Heard>>,
 }
 
 impl Events {
@@ -164,7 +164,10 @@ impl Events {
     }
 }
 
-async fn hear(mut receiver: Receiver<Event>) -> (Result<Event, RecvError>, Receiver<Event>) {
+/// What was heard, and where to hear the next.
+type Heard = (Result<Event, RecvError>, Receiver<Event>);
+
+async fn hear(mut receiver: Receiver<Event>) -> Heard {
     let heard = receiver.recv().await;
     (heard, receiver)
 }

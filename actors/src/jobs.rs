@@ -230,8 +230,8 @@ impl Jobs {
     /// In an async program, use it where blocking is allowed, as within `spawn_blocking`, `web::block` or `Cx::blocking`.
     ///
     /// # Panics
-    /// On a thread that runs an async runtime, at once: blocked, that runtime could never bring the answer. And when the
-    /// system gives no memory for what a wait needs.
+    /// On a thread that runs a tokio or actix runtime, at once and before anything is asked: blocked, that runtime might never
+    /// bring the answer. Runtimes of another make are not noticed.
     pub fn wait<T>(&self, call: impl IntoFuture<Output = T>) -> T {
         let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
         waiting.expect("a runtime of one thread needs nothing of the system").block_on(call.into_future())
@@ -332,7 +332,7 @@ impl Enqueue<'_> {
     /// [`EnqueueError`].
     ///
     /// # Panics
-    /// On a thread that runs an async runtime.
+    /// As [`Jobs::wait`].
     pub fn wait(self) -> Result<Receipt, EnqueueError> {
         self.jobs.wait(self)
     }

@@ -265,6 +265,23 @@ impl<C: 'static> TestRunner<C> {
     /// The jobs of this type that wait for their time, their turn or a retry, in the order in which they were enqueued; those
     /// under its aliases too. What was asked for but is not yet on disk is among them.
     ///
+    /// ```
+    /// # use journeyman::{Cx, Job, JobResult, Runner};
+    /// # use std::time::Duration;
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Mail { to: String }
+    /// # impl Job for Mail {
+    /// #     type Context = (); type Output = (); const KIND: &'static str = "mail";
+    /// #     async fn run(self, _: Cx<()>) -> JobResult<()> { Ok(()) }
+    /// # }
+    /// # actix_rt::System::new().block_on(async {
+    /// let t = Runner::in_memory().register::<Mail>().test().await.unwrap();
+    /// t.jobs().enqueue(Mail { to: "a@example.org".into() }).delay(Duration::from_secs(60)).await.unwrap();
+    /// assert_eq!(t.enqueued::<Mail>().await[0].to, "a@example.org");
+    /// t.advance(Duration::from_secs(60)).await;
+    /// assert!(t.enqueued::<Mail>().await.is_empty());
+    /// # });
+    /// ```
+    ///
     /// # Panics
     /// When one of them does not come back.
     pub async fn enqueued<J: Job>(&self) -> Vec<J> {

@@ -92,3 +92,19 @@ impl Handler<Outcome> for QueueActor {
 
 /// So few are never swept.
 const SWEEP_FROM: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_have_gone_never_outnumber_those_who_wait_by_much() {
+        let mut waiting = WaitingForEnds::default();
+        for n in 0..10_000 {
+            // Nobody has its other half.
+            waiting.wait(Ticket(n % 7), Later::new().1);
+            assert!(waiting.waiting <= SWEEP_FROM + 1, "{} at {n}", waiting.waiting);
+        }
+        assert_eq!(waiting.replies.values().map(Vec::len).sum::<usize>(), waiting.waiting);
+    }
+}
