@@ -8,7 +8,7 @@ mod support;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
-use journeyman::{Configured, Cx, Job, JobId, JobResult, JobState, PayloadCodec, Policy, Query, Runner, StartError, Stored};
+use journeyman::{Configured, Cx, Job, JobEnd, JobId, JobResult, JobState, PayloadCodec, Policy, Query, Runner, StartError, Stored};
 use journeyman_core::disk::MemDisk;
 use serde::{Deserialize, Serialize};
 use support::{HOUR, MINUTE, SECOND};
@@ -35,32 +35,52 @@ macro_rules! letter {
     };
 }
 
-letter!(Mail { to: String }, |mail| mail.to, const KIND: &'static str = "mail";);
-letter!(
-    Letter { to: String },
-    |letter| letter.to,
-    const KIND: &'static str = "letter";,
-    const ALIASES: &'static [&'static str] = &["mail", "post"];,
-    fn policy() -> Policy {
-        Policy::default().attempts(7)
+letter! { Mail { to: String }, |mail| mail.to,
+    const KIND: &'static str = "mail";
+}
+
+letter! { Letter { to: String }, |letter| letter.to,
+    const KIND: &'static str = "letter";
+    const ALIASES: &'static [&'static str] = &["mail", "post"];
+}
+
+letter! { Many { to: Vec<String> }, |many| many.to.join("+"),
+    const KIND: &'static str = "letter";
+    const ALIASES: &'static [&'static str] = &["mail"];
+    const VERSION: u16 = 3;
+    const CODEC: PayloadCodec<Self> = PayloadCodec::postcard();
+
+    fn upgrade(from: u16, stored: Stored<'_>) -> Result<Self, Box<dyn Error>> {
+        match from {
+            1 => Ok(Self { to: vec![stored.read::<Mail>()?.to] }),
+            _ => Err(format!("cannot read {}", String::from_utf8_lossy(stored.bytes())).into()),
+        }
     }
-);
-letter!(Many { to: Vec<String> }, |many| many.to.join("+"),
-const KIND: &'static str = "letter";
-const ALIASES: &'static [&'static str] = &["mail"];
-const VERSION: u16 = 3;
-const CODEC: PayloadCodec<Self> = PayloadCodec::postcard();
-fn upgrade(from: u16, stored: Stored<'_>) -> Result<Self, Box<dyn Error>> {
-    match from {
-        1 => Ok(Self { to: vec![stored.read::<Mail>()?.to] }),
-        _ => Err(format!("cannot read {}", String::from_utf8_lossy(stored.bytes())).into()),
-    }
-});
-letter!(Two { to: String }, |two| two.to, const KIND: &'static str = "letter";, const VERSION: u16 = 2;);
-letter!(Twice { to: String }, |it| it.to, const KIND: &'static str = "post";);
-letter!(Itself { to: String }, |it| it.to, const KIND: &'static str = "x";, const ALIASES: &'static [&'static str] = &["x"];);
-letter!(Unnamed { to: String }, |it| it.to, const KIND: &'static str = "y";, const ALIASES: &'static [&'static str] = &[""];);
-letter!(Changed { to: u32 }, |it| it.to.to_string(), const KIND: &'static str = "mail";, const VERSION: u16 = 2;);
+}
+
+letter! { Two { to: String }, |two| two.to,
+    const KIND: &'static str = "letter";
+    const VERSION: u16 = 2;
+}
+
+letter! { Twice { to: String }, |it| it.to,
+    const KIND: &'static str = "post";
+}
+
+letter! { Itself { to: String }, |it| it.to,
+    const KIND: &'static str = "itself";
+    const ALIASES: &'static [&'static str] = &["itself"];
+}
+
+letter! { Unnamed { to: String }, |it| it.to,
+    const KIND: &'static str = "unnamed";
+    const ALIASES: &'static [&'static str] = &[""];
+}
+
+letter! { Changed { to: u32 }, |it| it.to.to_string(),
+    const KIND: &'static str = "mail";
+    const VERSION: u16 = 2;
+}
 
 fn runner(sent: &Sent) -> Configured<Sent> {
     let sent = sent.clone();
@@ -90,6 +110,37 @@ async fn what_was_stored_under_an_old_name_runs_under_the_new_one() {
     t.advance(MINUTE).await;
     assert_eq!(*sent.lock().unwrap(), ["new", "old"]);
     assert_eq!(t.jobs().stats().done, 2);
+}
+
+/// Fails whenever it runs.
+#[derive(Serialize, Deserialize)]
+struct Hopeless {
+    to: String,
+}
+
+impl Job for Hopeless {
+    type Context = Sent;
+    type Output = ();
+    const KIND: &'static str = "hopeless";
+    const ALIASES: &'static [&'static str] = &["mail"];
+
+    fn policy() -> Policy {
+        Policy::default().attempts(2)
+    }
+
+    async fn run(self, cx: Cx<Sent>) -> JobResult<()> {
+        cx.context().lock().unwrap().push(self.to);
+        Err("told to fail".into())
+    }
+}
+
+#[actix::test]
+async fn the_policy_of_an_old_name_is_that_of_the_type() {
+    let (disk, id) = stored(Mail { to: to("x") }).await;
+    let sent = Sent::default();
+    let t = runner(&sent).register::<Hopeless>().test_with(disk, 0).await.unwrap();
+    assert!(matches!(t.drive(t.jobs().outcome(id), HOUR).await, Some(Ok(JobEnd::Spent(_)))));
+    assert_eq!(sent.lock().unwrap().len(), 2, "twenty unless the type says otherwise");
 }
 
 #[actix::test]
@@ -147,7 +198,7 @@ async fn a_name_that_is_taken_twice_is_an_error_of_the_start() {
     let starts = [
         (runner(&sent).register::<Letter>().register::<Mail>(), "kind mail is registered twice"),
         (runner(&sent).register::<Twice>().register::<Letter>(), "kind post is registered twice"),
-        (runner(&sent).register::<Itself>(), "kind x is registered twice"),
+        (runner(&sent).register::<Itself>(), "kind itself is registered twice"),
         (runner(&sent).register::<Unnamed>(), "a kind's name takes 1 to 128 bytes, not 0"),
     ];
     for (start, why) in starts {
