@@ -320,6 +320,11 @@ impl Queue {
         self.tickets.iter().map(|(ticket, live)| (*ticket, live))
     }
 
+    /// The live tickets from `first` on, in the order of their numbers. Finding the first costs the logarithm of how many live.
+    pub fn tickets_from(&self, first: Ticket) -> impl Iterator<Item = (Ticket, &Live)> {
+        self.tickets.range(first..).map(|(ticket, live)| (*ticket, live))
+    }
+
     /// The last record that was applied.
     #[must_use]
     pub const fn last(&self) -> Seq {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use journeyman::testing::TestRunner;
-use journeyman::{CallError, Configured, Cx, EnqueueError, Health, Job, JobResult, Jobs, Limits, Policy, Receipt, Runner, Target};
+use journeyman::testing::{Syncs, TestRunner};
+use journeyman::{CallError, Configured, Cx, EnqueueError, Health, Job, JobEnd, JobResult, Jobs, Limits, Policy, Receipt, Runner, Target};
 use serde::{Deserialize, Serialize};
 
 /// A job that takes so long and notes that it ran.
@@ -328,6 +328,26 @@ async fn a_wait_for_an_idle_queue_survives_and_so_does_a_drain() {
 }
 
 #[actix::test]
+async fn a_wait_for_an_outcome_survives_wherever_the_failure_falls() {
+    let book = Book::default();
+    let t = runner(&book).await;
+    let jobs = t.jobs();
+    let id = jobs.enqueue(work("a", 10_000)).await.unwrap().id();
+    t.settle().await;
+    let mut end = std::pin::pin!(jobs.outcome(id));
+    assert!(t.drive(&mut end, Duration::from_secs(1)).await.is_none());
+    t.kill("queue").await;
+    assert!(t.drive(&mut end, Duration::from_secs(5)).await.is_none(), "it goes on");
+    // The record that ends it reaches the disk, and nobody hears so.
+    t.set_syncs(Syncs::Unheard);
+    assert!(t.drive(&mut end, Duration::from_secs(10)).await.is_none());
+    t.set_syncs(Syncs::AtOnce);
+    t.kill("journal").await;
+    assert_eq!(t.drive(&mut end, Duration::from_secs(60)).await, Some(Ok(JobEnd::Done)));
+    assert_eq!(jobs.outcome(id).await, Ok(JobEnd::Done), "and it is remembered");
+}
+
+#[actix::test]
 async fn a_cancel_that_nobody_heard_of_reaches_the_attempt_all_the_same() {
     let book = Book::default();
     let t = runner(&book).await;
@@ -335,9 +355,9 @@ async fn a_cancel_that_nobody_heard_of_reaches_the_attempt_all_the_same() {
     let id = jobs.enqueue(work("a", 100_000)).await.unwrap().id();
     t.settle().await;
     // The record reaches the disk, and its answer gets lost.
-    t.set_syncs(journeyman::testing::Syncs::Unheard);
+    t.set_syncs(Syncs::Unheard);
     assert_eq!(jobs.cancel(id).await, Err(CallError::Unknown));
-    t.set_syncs(journeyman::testing::Syncs::AtOnce);
+    t.set_syncs(Syncs::AtOnce);
     t.advance(Duration::from_secs(1)).await;
     assert_eq!((jobs.stats().cancelled, jobs.stats().running, book.live()), (1, 0, 1));
     t.advance(Duration::from_secs(200)).await;

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use journeyman_core::{Fault, JobId, Kind, Seq, Target};
+use journeyman_core::breaker::Position;
+use journeyman_core::queue::{Live, Phase};
+use journeyman_core::schedule::Hold;
+use journeyman_core::{Cause, End, Fault, JobId, Kind, Seq, Target, Ticket};
 use serde::Serialize;
 
 /// The proof that a job is on disk.
@@ -55,6 +58,61 @@ pub enum Cancelled {
     NotFound,
 }
 
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum JobEnd {
+    /// It did what it was asked.
+    Done,
+    /// It or its target refused for good: a retry could not help.
+    Rejected(Fault),
+    /// It failed in a way that might pass, but must not be repeated.
+    Unsafe(Fault),
+    /// It failed and no attempt was left. With the last fault, where there was one.
+    Spent(Option<Fault>),
+    /// Its deadline came first. With the last fault, where there was one.
+    Late(Option<Fault>),
+    /// It was cancelled.
+    Cancelled,
+    /// It has ended, but how is no longer remembered: too many ended since, or the process is another one.
+    Forgotten,
+    /// There never was such a job.
+    NotFound,
+}
+
+impl JobEnd {
+    pub(crate) fn of(end: End, fault: Option<Fault>) -> Self {
+        let some = |fault: Option<Fault>| fault.unwrap_or_else(|| Fault::new(Cause::Failed, ""));
+        match end {
+            End::Done => Self::Done,
+            End::Rejected => Self::Rejected(some(fault)),
+            End::Unsafe => Self::Unsafe(some(fault)),
+            End::Spent => Self::Spent(fault),
+            End::Late => Self::Late(fault),
+        }
+    }
+
+    /// What went wrong last, when something did and the end is remembered.
+    #[must_use]
+    pub const fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Rejected(fault) | Self::Unsafe(fault) => Some(fault),
+            Self::Spent(fault) | Self::Late(fault) => fault.as_ref(),
+            Self::Done | Self::Cancelled | Self::Forgotten | Self::NotFound => None,
+        }
+    }
+}
+
+/// What [`Jobs::find`](crate::Jobs::find) found.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub enum Found {
+    /// It has not ended.
+    Live(JobInfo),
+    /// It has ended, or never was: [`JobEnd::NotFound`].
+    Gone(JobEnd),
+}
+
 /// What is known of a job that has not ended.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -73,6 +131,25 @@ pub struct JobInfo {
     pub last_fault: Option<Fault>,
     /// Where it stands.
     pub state: JobState,
+}
+
+impl JobInfo {
+    pub(crate) fn of(ticket: Ticket, live: &Live, hold: Option<Hold>) -> Self {
+        let state = match (live.phase, hold) {
+            (Phase::Running { .. }, _) => JobState::Running,
+            (Phase::Pending { .. }, Some(why)) => JobState::Held { why: why.as_str() },
+            (Phase::Pending { due }, None) => JobState::Pending { due: due.into() },
+        };
+        Self {
+            id: JobId::of(ticket),
+            kind: live.job.kind.clone(),
+            target: live.job.target.clone(),
+            priority: live.job.priority,
+            failures: live.failures,
+            last_fault: live.fault.clone(),
+            state,
+        }
+    }
 }
 
 /// Where a job stands.
@@ -117,6 +194,16 @@ pub enum BreakerState {
     Open,
     /// A few attempts find out whether the target is back.
     HalfOpen,
+}
+
+impl From<Position> for BreakerState {
+    fn from(position: Position) -> Self {
+        match position {
+            Position::Closed => Self::Closed,
+            Position::Open { .. } => Self::Open,
+            Position::HalfOpen => Self::HalfOpen,
+        }
+    }
 }
 
 impl fmt::Display for BreakerState {

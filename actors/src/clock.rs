@@ -37,6 +37,15 @@ impl Clock {
         }
     }
 
+    /// A measure that is finer than the clock's milliseconds.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn stopwatch(&self) -> Stopwatch {
+        match self {
+            Self::System(_) => Stopwatch::System(Instant::now()),
+            Self::Virtual(clock) => Stopwatch::Virtual(clock.clone(), clock.now().steady),
+        }
+    }
+
     pub(crate) fn random(&self) -> u64 {
         match self {
             Self::System(_) => fastrand::u64(..),
@@ -52,6 +61,23 @@ impl Clock {
     pub(crate) fn stir(&self) {
         if let Self::Virtual(clock) = self {
             clock.stirred.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs from the moment it is made.
+#[cfg(feature = "metrics")]
+pub(crate) enum Stopwatch {
+    System(Instant),
+    Virtual(VirtualClock, Time),
+}
+
+#[cfg(feature = "metrics")]
+impl Stopwatch {
+    pub(crate) fn elapsed(&self) -> std::time::Duration {
+        match self {
+            Self::System(start) => start.elapsed(),
+            Self::Virtual(clock, start) => clock.now().steady.since(*start).into(),
         }
     }
 }
@@ -86,7 +112,7 @@ struct VirtualState {
     slept: u64,
 }
 
-#[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit moves one"))]
+#[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "only the test kit moves one"))]
 impl VirtualClock {
     pub(crate) fn new(start: Time, seed: u64) -> Self {
         let now = Now { wall: start, steady: start };

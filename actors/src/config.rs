@@ -48,6 +48,12 @@ pub struct Limits {
     pub target_bytes: usize,
     /// All meta pairs of a job: 4 KiB, room for trace context and a tenant.
     pub meta_bytes: usize,
+    /// Ends of jobs that are remembered, for those who ask later how a job ended: 10,000, at most 80 MB if each left the longest
+    /// fault text, a few hundred KB where most succeed.
+    pub ends_remembered: usize,
+    /// Events that wait for a listener, rounded up to a power of two: 1,024, a burst of a few hundred jobs. One that falls further
+    /// behind hears how many it lost.
+    pub events_kept: usize,
     /// Tickets due at an instant that a jump of the wall clock makes due per second: 1,000, so that a jump is no storm.
     pub catch_up: usize,
     /// How long a closed breaker is remembered without a call: 10 min, ten times the window in which failures count.
@@ -89,6 +95,8 @@ impl Default for Limits {
             key_bytes: 256,
             target_bytes: 256,
             meta_bytes: 4 << 10,
+            ends_remembered: 10_000,
+            events_kept: 1_024,
             catch_up: 1_000,
             breaker_idle: Duration::from_secs(600),
             append_timeout: Duration::from_secs(30),
@@ -110,6 +118,10 @@ impl Limits {
             (self.worker_arbiters == 0, "worker_arbiters is 0: nothing could ever run".to_owned()),
             (self.pending == 0, "pending is 0: nothing could ever be enqueued".to_owned()),
             (self.targets == 0, "targets is 0: no job with a target could be enqueued".to_owned()),
+            (
+                !(1..=MOST_EVENTS_KEPT).contains(&self.events_kept),
+                format!("events_kept is {}: it takes 1 to {MOST_EVENTS_KEPT}", self.events_kept),
+            ),
             (self.calls == 0, "calls is 0: nobody could ever ask for anything".to_owned()),
             (self.compaction_rate == 0, "compaction_rate is 0: the journal would grow to its limit".to_owned()),
             (self.catch_up == 0, "catch_up is 0: a ticket due at an instant would never start after a jump of the clock".to_owned()),
@@ -144,6 +156,14 @@ impl Limits {
     }
 }
 
+/// Events that may be kept for listeners: each takes its place in memory when the first one listens.
+pub(crate) const MOST_EVENTS_KEPT: usize = 1 << 24;
+/// Jobs on a page unless asked otherwise: a screen or two.
+pub(crate) const PAGE_LIMIT: usize = 100;
+/// Jobs on a page at most: the faults of a thousand take at most 8 MB.
+pub(crate) const PAGE_LIMIT_MOST: usize = 1_000;
+/// Tickets that are looked at for one page: some milliseconds, as a turn that takes longer delays everybody.
+pub(crate) const PAGE_LOOKS: usize = 10_000;
 /// What a job's numbers and tags add to its names, meta and payload in a record.
 pub(crate) const RECORD_OVERHEAD: u64 = 256;
 /// What a frame adds to its records, and a segment header to that.

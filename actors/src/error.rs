@@ -132,7 +132,7 @@ pub enum StartError {
         /// What is wrong with which file.
         source: OpenError,
     },
-    /// Two job types have one name.
+    /// Two job types have one name, or one has it twice: as its kind or among its aliases.
     #[error("kind {0} is registered twice")]
     DuplicateKind(Kind),
     /// A kind's name is empty or too long.

@@ -15,6 +15,7 @@ use tracing::{Span, debug, debug_span, error, info, warn};
 
 use crate::ledger::Ended;
 use crate::messages::Flight;
+use crate::metrics;
 
 pub(crate) fn enqueued(ticket: Ticket, kind: &Kind, target: Option<&Target>, seq: Seq) {
     debug!(target: QUEUE, id = %JobId::of(ticket), %kind, target = target.map(tracing::field::display), %seq, "enqueued");
@@ -94,6 +95,7 @@ pub(crate) fn torn(torn: &Torn) {
 }
 
 pub(crate) fn breaker_moved(target: &Target, position: Position, openings: u64) {
+    metrics::breaker_moved(position);
     match position {
         Position::Closed => info!(target: BREAKER, %target, openings, "closed: the target answers again"),
         Position::HalfOpen => debug!(target: BREAKER, %target, openings, "half-open: probing the target"),

@@ -1,16 +1,16 @@
 //! What a user writes: a job type, and what it may answer. Decides nothing about retries; it only says what happened.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
 use journeyman_core::breaker::Verdict;
 use journeyman_core::retry::Outcome;
-use journeyman_core::{Cause, Codec, Fault, Policy, Target};
+use journeyman_core::{Cause, Fault, Policy, Target};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::codec::{PayloadCodec, Stored};
 use crate::cx::Cx;
 
 /// A type of job: its arguments are the fields, stored when it is enqueued and brought back when it runs.
@@ -58,7 +58,12 @@ pub trait Job: Serialize + DeserializeOwned + 'static {
     /// The stable name of this type in the journal. 1 to 128 bytes; never give it to another type.
     const KIND: &'static str;
 
-    /// The version of the fields. A payload of a higher version than the build knows is held, never ended.
+    /// Old names of this type, whose stored jobs it runs; by its own policy. A job keeps the name it was stored under. Names are
+    /// shared by all types of a runner: one that is taken twice is an error of `start`.
+    const ALIASES: &'static [&'static str] = &[];
+
+    /// The version of the fields. A payload of a higher version than the build knows is held, never ended; one of a lower
+    /// version comes back by [`Job::upgrade`].
     const VERSION: u16 = 1;
 
     /// How the fields are stored.
@@ -72,6 +77,47 @@ pub trait Job: Serialize + DeserializeOwned + 'static {
     /// How jobs of this type are retried. Registration may override it, and the enqueue call both.
     fn policy() -> Policy {
         Policy::default()
+    }
+
+    /// Brings back a payload that was stored under a lower version than [`Job::VERSION`]. Unless written otherwise, the fields
+    /// are read as they are now, by the codec that wrote them.
+    ///
+    /// ```
+    /// # use journeyman::{Cx, Job, JobResult, Stored};
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Deserialize)]
+    /// struct MailOfOne {
+    ///     to: String,
+    /// }
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Mail {
+    ///     to: Vec<String>,
+    /// }
+    ///
+    /// impl Job for Mail {
+    ///     // ...
+    /// #   type Context = ();
+    /// #   type Output = ();
+    /// #   const KIND: &'static str = "mail.send";
+    ///     const VERSION: u16 = 2;
+    ///
+    ///     fn upgrade(from: u16, stored: Stored<'_>) -> Result<Self, Box<dyn std::error::Error>> {
+    ///         match from {
+    ///             1 => Ok(Self { to: vec![stored.read::<MailOfOne>()?.to] }),
+    ///             _ => Ok(stored.read()?),
+    ///         }
+    ///     }
+    /// #   async fn run(self, _: Cx<()>) -> JobResult<()> { Ok(()) }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Why it does not come back: the job is then held, and waits for a build that understands it. The text of an error
+    /// that is not from [`Stored`] is shown nowhere, as it may show the data.
+    fn upgrade(from: u16, stored: Stored<'_>) -> Result<Self, Box<dyn Error>> {
+        let _ = from;
+        Ok(stored.by(&Self::CODEC)?)
     }
 
     /// Does the work. The future need not be `Send`. `?` on any error makes a failure that is retried.
@@ -177,82 +223,5 @@ impl Failure {
 impl<E: Into<Box<dyn Error>>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::transient(error)
-    }
-}
-
-/// How the fields of a job become bytes and come back. See [`Job::CODEC`].
-pub struct PayloadCodec<J> {
-    pub(crate) tag: Codec,
-    encode: fn(&J) -> Result<Vec<u8>, String>,
-    decode: fn(&[u8]) -> Result<J, String>,
-}
-
-impl<J: Serialize + DeserializeOwned> PayloadCodec<J> {
-    /// JSON text: people can read stored payloads, and types can grow fields. The default.
-    #[must_use]
-    pub const fn json() -> Self {
-        Self { tag: Codec::JSON, encode: to_json, decode: from_json }
-    }
-
-    /// postcard: small and fast. It knows no missing, skipped or untagged fields: a changed type cannot read old payloads.
-    #[must_use]
-    pub const fn postcard() -> Self {
-        Self { tag: Codec::POSTCARD, encode: to_postcard, decode: from_postcard }
-    }
-
-    /// Bytes as `encode` writes them, for `decode` to bring back. The text of an error must not show the data.
-    #[must_use]
-    pub const fn raw(encode: fn(&J) -> Result<Vec<u8>, String>, decode: fn(&[u8]) -> Result<J, String>) -> Self {
-        Self { tag: Codec::RAW, encode, decode }
-    }
-
-    /// The bytes of a job, checked by bringing it back.
-    pub(crate) fn encode(&self, job: &J) -> Result<Vec<u8>, String> {
-        let bytes = (self.encode)(job)?;
-        (self.decode)(&bytes).map_err(|why| format!("it would not come back: {why}"))?;
-        Ok(bytes)
-    }
-
-    /// The job of stored bytes, by the codec that wrote them.
-    pub(crate) fn decode(&self, codec: Codec, bytes: &[u8]) -> Result<J, String> {
-        match codec {
-            _ if codec == self.tag => (self.decode)(bytes),
-            Codec::JSON => from_json(bytes),
-            Codec::POSTCARD => from_postcard(bytes),
-            other => Err(format!("it was written by codec {}, which this build does not have for it", other.0)),
-        }
-    }
-}
-
-/// Names the data by place only: a payload may be private.
-fn from_json<J: DeserializeOwned>(bytes: &[u8]) -> Result<J, String> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        let class = match error.classify() {
-            serde_json::error::Category::Data => "the JSON does not fit the type",
-            _ => "it is no JSON",
-        };
-        format!("{class} (column {})", error.column())
-    })
-}
-
-fn to_json<J: Serialize>(job: &J) -> Result<Vec<u8>, String> {
-    serde_json::to_vec(job).map_err(|_| "the type cannot be written as JSON".to_owned())
-}
-
-fn from_postcard<J: DeserializeOwned>(bytes: &[u8]) -> Result<J, String> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((job, [])) => Ok(job),
-        Ok(_) => Err("bytes are left over behind the postcard value".to_owned()),
-        Err(_) => Err("it is no postcard value of the type".to_owned()),
-    }
-}
-
-fn to_postcard<J: Serialize>(job: &J) -> Result<Vec<u8>, String> {
-    postcard::to_allocvec(job).map_err(|_| "the type cannot be written as postcard".to_owned())
-}
-
-impl<J> fmt::Debug for PayloadCodec<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PayloadCodec({})", self.tag.0)
     }
 }

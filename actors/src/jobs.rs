@@ -6,23 +6,28 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix::dev::ToEnvelope;
 use actix::{Handler, Message};
-use journeyman_core::{JobId, Key, Kind, Options, Policy};
+use journeyman_core::{JobId, Kind};
 
 use crate::admission::{Admission, Room};
-use crate::answers::{Cancelled, JobInfo, Receipt, TargetInfo};
+use crate::answers::{Cancelled, Found, JobEnd, JobInfo, Receipt, TargetInfo};
 use crate::clock::Clock;
 use crate::config::{Limits, RECORD_OVERHEAD};
+use crate::draft::Draft;
 use crate::error::{CallError, EnqueueError, IdleError};
+use crate::feed::{EventFilter, Events};
 use crate::job::Job;
 use crate::line::Line;
-use crate::messages::{self, Due, NewJob};
+use crate::listing::{Page, Query};
+use crate::messages::{self, NewJob};
 use crate::queue::QueueActor;
 use crate::registry::Policies;
 use crate::status::{Health, Stats, Status};
+#[cfg(feature = "testing")]
+use crate::testing::Capture;
 
 /// A handle to a runner. Cheap to clone, `Send` and `Sync`, works from any thread and any runtime, and fits `web::Data`.
 ///
@@ -37,12 +42,34 @@ struct Shared {
     admission: Admission,
     status: Arc<Status>,
     clock: Clock,
+    /// What answers in the place of a queue.
+    #[cfg(feature = "testing")]
+    capture: Option<Arc<Capture>>,
+}
+
+/// A captured handle answers by itself; without the test kit there is none.
+macro_rules! or_captured {
+    ($jobs:ident, $capture:ident => $answer:expr) => {
+        #[cfg(feature = "testing")]
+        if let Some($capture) = &$jobs.0.capture {
+            return $answer;
+        }
+    };
 }
 
 impl Jobs {
     pub(crate) fn new(line: Line, policies: Arc<Policies>, limits: Limits, status: Arc<Status>, clock: Clock) -> Self {
         let admission = Admission::new(limits.calls, limits.call_bytes);
-        Self(Arc::new(Shared { line, policies, limits, admission, status, clock }))
+        Self(Arc::new(Shared {
+            line,
+            policies,
+            limits,
+            admission,
+            status,
+            clock,
+            #[cfg(feature = "testing")]
+            capture: None,
+        }))
     }
 
     /// Calls that wait for an answer.
@@ -53,6 +80,14 @@ impl Jobs {
     /// Waits for a call while none waits for an answer.
     pub(crate) async fn called(&self) {
         self.0.admission.awake().await;
+    }
+
+    /// A handle that is answered by `capture`: its queue was never there.
+    #[cfg(feature = "testing")]
+    pub(crate) fn captured(capture: Arc<Capture>, status: Arc<Status>, clock: Clock) -> Self {
+        let limits = Limits::default();
+        let (line, admission) = (Line::default(), Admission::new(limits.calls, limits.call_bytes));
+        Self(Arc::new(Shared { line, policies: Arc::default(), limits, admission, status, clock, capture: Some(capture) }))
     }
 
     /// Prepares to store a job; nothing happens until the result is awaited. The answer comes when the job is on disk:
@@ -73,7 +108,9 @@ impl Jobs {
     /// # Ok(()) }
     /// ```
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'_> {
-        Enqueue { jobs: self, draft: self.draft(&job) }
+        // Said first: a kind that is not known here may have any codec.
+        let draft = self.knows(J::KIND).and_then(|()| Draft::of(&job));
+        Enqueue { jobs: self, draft }
     }
 
     /// Stores all of these in one batch, or none of them. Their receipts are in the same order.
@@ -81,9 +118,7 @@ impl Jobs {
     /// # Errors
     /// [`EnqueueError::BatchTooLarge`] when they do not fit into one batch; else as for one.
     pub async fn enqueue_all<'a>(&self, all: impl IntoIterator<Item = Enqueue<'a>>) -> Result<Vec<Receipt>, EnqueueError> {
-        let all: Result<Vec<NewJob>, EnqueueError> =
-            all.into_iter().map(|one| one.draft.and_then(|draft| draft.check(&self.0.limits))).collect();
-        self.store(all?).await
+        self.store_all(all.into_iter().map(|one| one.draft)).await
     }
 
     /// Takes a job back. A running attempt may finish, but changes nothing any more and is told so.
@@ -94,20 +129,71 @@ impl Jobs {
         if id.partition() != 0 {
             return Ok(Cancelled::NotFound);
         }
+        or_captured!(self, capture => Ok(capture.cancel(id.ticket())));
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Cancel { ticket: id.ticket(), room }).await?
     }
 
-    /// What is known of a job; none when it has ended or never was.
+    /// What is known of a job; none when it has ended or never was. [`Jobs::find`] tells these two apart.
     ///
     /// # Errors
     /// [`CallError`].
     pub async fn get(&self, id: JobId) -> Result<Option<JobInfo>, CallError> {
+        Ok(match self.find(id).await? {
+            Found::Live(info) => Some(info),
+            Found::Gone(_) => None,
+        })
+    }
+
+    /// What is known of a job, or how it ended, as long as that is remembered: see `Limits::ends_remembered`.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn find(&self, id: JobId) -> Result<Found, CallError> {
         if id.partition() != 0 {
-            return Ok(None);
+            return Ok(Found::Gone(JobEnd::NotFound));
         }
+        or_captured!(self, capture => Ok(capture.find(id.ticket())));
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Get { ticket: id.ticket(), room }).await?
+    }
+
+    /// Waits until a job has ended, and answers how: at once when it has ended before and that is remembered. Waits as long as
+    /// it takes, also over a failure that the runner reopens from; dropped, it gives back its place among the calls that wait.
+    ///
+    /// # Errors
+    /// [`CallError`]; `ShuttingDown` when the runner closes first.
+    pub async fn outcome(&self, id: JobId) -> Result<JobEnd, CallError> {
+        if id.partition() != 0 {
+            return Ok(JobEnd::NotFound);
+        }
+        or_captured!(self, capture => capture.outcome(id.ticket()));
+        // Kept here, not sent along: a caller who goes away gives it back at once.
+        let _room = self.room(0).map_err(|_| CallError::Full)?;
+        loop {
+            match self.ask(messages::Outcome { ticket: id.ticket() }).await {
+                // Asking again is harmless: the next queue knows, or goes on with the job.
+                Err(CallError::Unknown | CallError::Unavailable) if self.reopened().await => {}
+                answer => return answer?,
+            }
+        }
+    }
+
+    /// Jobs that have not ended, page by page, in the order of their numbers. Jobs may come and go between two pages: one
+    /// that lives all the while, as it was asked for, is on exactly one of them.
+    ///
+    /// One call looks at no more than 10,000 jobs, so that a page may be short, even empty, with more behind it:
+    /// go on until [`Page::next`] is none.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn list(&self, query: Query) -> Result<Page, CallError> {
+        if query.after.is_some_and(|after| after.partition() != 0) {
+            return Ok(Page::empty());
+        }
+        or_captured!(self, capture => Ok(capture.list(&query)));
+        let room = self.room(0).map_err(|_| CallError::Full)?;
+        self.ask(messages::List { query, room }).await?
     }
 
     /// Every target that was called lately, with its breaker.
@@ -115,8 +201,30 @@ impl Jobs {
     /// # Errors
     /// [`CallError`].
     pub async fn targets(&self) -> Result<Vec<TargetInfo>, CallError> {
+        or_captured!(self, _capture => Ok(Vec::new()));
         let room = self.room(0).map_err(|_| CallError::Full)?;
         self.ask(messages::Targets { room }).await?
+    }
+
+    /// What happens from now on: facts that are on disk, moves of breakers, changes of health. A listener that falls more than
+    /// `Limits::events_kept` behind loses the oldest and hears how many: nobody waits for it.
+    ///
+    /// ```no_run
+    /// # async fn example(jobs: journeyman::Jobs) {
+    /// use journeyman::{Event, EventFilter};
+    ///
+    /// let mut events = jobs.events(EventFilter::all().kind("mail.send"));
+    /// while let Some(event) = events.next().await {
+    ///     match event {
+    ///         Event::Job(job) => println!("{}: {:?}", job.id, job.what),
+    ///         Event::Lagged(lost) => println!("{lost} events are lost"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn events(&self, filter: EventFilter) -> Events {
+        self.0.status.feed.listen(filter, self.0.limits.events_kept)
     }
 
     /// Waits until nothing is pending or running, for at most `patience` by the runner's clock. A runner that reopens by itself
@@ -125,6 +233,7 @@ impl Jobs {
     /// # Errors
     /// [`IdleError::WorkLeft`] when there was work left; it goes on.
     pub async fn run_until_idle(&self, patience: Duration) -> Result<(), IdleError> {
+        or_captured!(self, capture => capture.is_idle());
         let clock = &self.0.clock;
         let until = clock.now().steady + patience.into();
         loop {
@@ -146,6 +255,25 @@ impl Jobs {
         self.0.status.settled().await.answers()
     }
 
+    /// Runs a call of this handle to its end on this thread, for programs and threads without a runtime:
+    ///
+    /// ```no_run
+    /// # fn example(jobs: journeyman::Jobs, id: journeyman::JobId) {
+    /// let end = jobs.wait(jobs.outcome(id));
+    /// # drop(end);
+    /// # }
+    /// ```
+    ///
+    /// In an async program, use it where blocking is allowed, as within `spawn_blocking`, `web::block` or `Cx::blocking`.
+    ///
+    /// # Panics
+    /// On a thread that runs a tokio or actix runtime, at once and before anything is asked: blocked, that runtime might never
+    /// bring the answer. Runtimes of another make are not noticed.
+    pub fn wait<T>(&self, call: impl IntoFuture<Output = T>) -> T {
+        let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        waiting.expect("a runtime of one thread needs nothing of the system").block_on(call.into_future())
+    }
+
     /// Counters, at once: of what is on disk, without asking the queue.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -158,23 +286,25 @@ impl Jobs {
         self.0.status.health()
     }
 
-    fn draft<J: Job>(&self, job: &J) -> Result<Draft, EnqueueError> {
-        let kind = Kind::new(J::KIND);
-        if !self.0.policies.contains_key(&kind) {
-            return Err(EnqueueError::UnknownKind(kind));
-        }
-        let payload = J::CODEC.encode(job).map_err(|why| EnqueueError::NotEncodable { kind: kind.clone(), why })?;
-        let job = journeyman_core::Job {
-            kind,
-            version: J::VERSION,
-            codec: J::CODEC.tag,
-            target: job.target(),
-            priority: journeyman_core::Job::DEFAULT_PRIORITY,
-            options: Options::default(),
-            meta: Vec::new(),
-            payload,
-        };
-        Ok(Draft { job, key: None, due: Due::After(journeyman_core::Span(0)) })
+    /// The kinds that can be enqueued; none when all can.
+    fn kinds(&self) -> Option<&Policies> {
+        or_captured!(self, _capture => None);
+        Some(&self.0.policies)
+    }
+
+    fn knows(&self, kind: &'static str) -> Result<(), EnqueueError> {
+        let kind = Kind::new(kind);
+        if self.kinds().is_none_or(|kinds| kinds.contains_key(&kind)) { Ok(()) } else { Err(EnqueueError::UnknownKind(kind)) }
+    }
+
+    /// Stores drafts, whoever made them, when all of them are within the bounds.
+    pub(crate) async fn store_all(
+        &self,
+        drafts: impl IntoIterator<Item = Result<Draft, EnqueueError>>,
+    ) -> Result<Vec<Receipt>, EnqueueError> {
+        let check = |draft: Draft| draft.check(self.kinds(), &self.0.limits);
+        let jobs: Result<Vec<NewJob>, EnqueueError> = drafts.into_iter().map(|draft| draft.and_then(check)).collect();
+        self.store(jobs?).await
     }
 
     async fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>, EnqueueError> {
@@ -186,6 +316,7 @@ impl Jobs {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
+        or_captured!(self, capture => Ok(capture.store(jobs)));
         let room = self.room(bytes).map_err(EnqueueError::Full)?;
         self.ask(messages::Enqueue { jobs, room }).await?
     }
@@ -228,57 +359,18 @@ pub struct Enqueue<'a> {
     draft: Result<Draft, EnqueueError>,
 }
 
-struct Draft {
-    job: journeyman_core::Job,
-    key: Option<Key>,
-    due: Due,
-}
-
 impl Enqueue<'_> {
-    /// Not before this long after it is accepted. A change of the wall clock does not move it while this process lives.
-    pub fn delay(self, delay: Duration) -> Self {
-        self.with(|draft| draft.due = Due::After(delay.into()))
-    }
+    crate::draft::options!();
 
-    /// Not before this instant of the wall clock, wherever that clock is moved to.
-    pub fn at(self, instant: SystemTime) -> Self {
-        self.with(|draft| {
-            draft.due = Due::At(instant.into());
-            draft.job.options.set(Options::DUE_IS_ABSOLUTE, 1);
-        })
-    }
-
-    /// Unique: while a job with this key lives, and for a window after its end, no other is stored; the receipt then names
-    /// the existing one. Keys are shared by all kinds. At most 256 bytes.
-    pub fn key(self, key: impl Into<Key>) -> Self {
-        self.with(|draft| draft.key = Some(key.into()))
-    }
-
-    /// How long the key stays taken after the job's end; 24 hours unless set.
-    pub fn key_window(self, window: Duration) -> Self {
-        self.with(|draft| draft.job.options.set(Options::KEY_WINDOW, journeyman_core::Span::from(window).0))
-    }
-
-    /// Least first; 100 unless set. Among equals, the one that has been due longest.
-    pub fn priority(self, priority: u8) -> Self {
-        self.with(|draft| draft.job.priority = priority)
-    }
-
-    /// Overrides the policies of the registration and of the kind, for this job.
-    pub fn policy(self, policy: Policy) -> Self {
-        self.with(|draft| policy.store(&mut draft.job.options))
-    }
-
-    /// Stores a pair beside the job, for `Cx::meta` to read: trace context, a tenant. All pairs together take at most 4 KiB.
-    pub fn meta(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.with(|draft| draft.job.meta.push((name.into(), value.into())))
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Draft)) -> Self {
-        if let Ok(draft) = &mut self.draft {
-            change(draft);
-        }
-        self
+    /// Stores it from a plain thread, as [`Jobs::wait`] does.
+    ///
+    /// # Errors
+    /// [`EnqueueError`].
+    ///
+    /// # Panics
+    /// As [`Jobs::wait`].
+    pub fn wait(self) -> Result<Receipt, EnqueueError> {
+        self.jobs.wait(self)
     }
 }
 
@@ -288,8 +380,7 @@ impl<'a> IntoFuture for Enqueue<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let job = self.draft?.check(&self.jobs.0.limits)?;
-            let receipts = self.jobs.store(vec![job]).await?;
+            let receipts = self.jobs.store_all([self.draft]).await?;
             receipts.into_iter().next().ok_or(EnqueueError::Unknown)
         })
     }
@@ -300,25 +391,3 @@ impl fmt::Debug for Enqueue<'_> {
         f.debug_struct("Enqueue").field("job", &self.draft.as_ref().map(|draft| &draft.job)).finish_non_exhaustive()
     }
 }
-
-impl Draft {
-    /// Refuses what is over a limit before it gets near the journal.
-    fn check(self, limits: &Limits) -> Result<NewJob, EnqueueError> {
-        let meta: usize = self.job.meta.iter().map(|(name, value)| name.len() + value.len() + PAIR_OVERHEAD).sum();
-        let key = self.key.as_ref().map_or(0, |key| key.as_str().len());
-        let target = self.job.target.as_ref().map_or(0, |target| target.as_str().len());
-        let lengths =
-            [("its key", key, limits.key_bytes), ("its target", target, limits.target_bytes), ("its meta", meta, limits.meta_bytes)];
-        if let Some((what, bytes, limit)) = lengths.into_iter().find(|(_, bytes, limit)| bytes > limit) {
-            return Err(EnqueueError::TooLong { what, bytes, limit });
-        }
-        let bytes = (self.job.kind.as_str().len() + key + target + meta + self.job.payload.len()) as u64 + RECORD_OVERHEAD;
-        if bytes > limits.record_bytes {
-            return Err(EnqueueError::PayloadTooLarge { bytes, limit: limits.record_bytes });
-        }
-        Ok(NewJob { job: Arc::new(self.job), key: self.key, due: self.due, bytes })
-    }
-}
-
-/// Lengths of a pair's two strings.
-const PAIR_OVERHEAD: usize = 8;

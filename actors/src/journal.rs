@@ -8,6 +8,7 @@ use journeyman_core::journal::{AppendError, Journal};
 
 use crate::clock::Clock;
 use crate::messages::{Append, Appended, Release, Released, Rotate, Rotated, Seal};
+use crate::metrics::{self, Timer};
 use crate::status::Status;
 
 pub(crate) struct JournalActor {
@@ -35,8 +36,12 @@ impl Handler<Append> for JournalActor {
         self.clock.stir();
         let Some(journal) = &mut self.journal else { return reply.give(Appended::Unavailable) };
         let last = batch.last();
+        let (timer, records, bytes) = (Timer::start(&self.clock), batch.count, batch.body.len());
         let answer = match journal.append(batch) {
-            Ok(()) => Appended::Durable(last),
+            Ok(()) => {
+                metrics::appended(&timer, records, bytes);
+                Appended::Durable(last)
+            }
             Err(error @ AppendError::Fenced { .. }) => Appended::Fenced { why: error.to_string() },
             Err(AppendError::TooLarge) => Appended::TooLarge,
             Err(AppendError::Poisoned) => Appended::Unavailable,

@@ -131,6 +131,11 @@ impl Ledger {
         self.book().is_in_office(reign)
     }
 
+    /// Whether no other queue has taken office since.
+    pub(crate) fn is_latest(&self, reign: Reign) -> bool {
+        self.book().reigns == reign.0
+    }
+
     /// The first record that this process writes, now or before.
     pub(crate) fn first_record(&self, seq: Seq) {
         self.book().first.get_or_insert(seq);

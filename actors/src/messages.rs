@@ -21,9 +21,10 @@ use journeyman_core::retry::Budget;
 use journeyman_core::{Attempt, Job, Key, Seq, Span, Target, Ticket, Time};
 
 use crate::admission::Room;
-use crate::answers::{Cancelled, JobInfo, Receipt, ShutdownReport, TargetInfo};
+use crate::answers::{Cancelled, Found, JobEnd, Receipt, ShutdownReport, TargetInfo};
 use crate::error::{CallError, EnqueueError, IdleError};
 use crate::ledger::{Ended, Ledger, Signals};
+use crate::listing::{Page, Query};
 
 /// An answer that is given later, by whoever holds it: no future, no task. Dropped unused, the caller hears that the answer
 /// was lost.
@@ -403,9 +404,24 @@ pub(crate) struct Freed {
     pub units: Option<Units>,
 }
 
+/// Answered when the ticket has ended, and that is on disk. The caller keeps his place at the edge himself.
+#[derive(Message)]
+#[rtype(result = "Result<JobEnd, CallError>")]
+pub(crate) struct Outcome {
+    pub ticket: Ticket,
+}
+
+/// A page of live tickets.
+#[derive(Message)]
+#[rtype(result = "Result<Page, CallError>")]
+pub(crate) struct List {
+    pub query: Query,
+    pub room: Room,
+}
+
 /// What is known of a ticket.
 #[derive(Message)]
-#[rtype(result = "Result<Option<JobInfo>, CallError>")]
+#[rtype(result = "Result<Found, CallError>")]
 pub(crate) struct Get {
     pub ticket: Ticket,
     pub room: Room,

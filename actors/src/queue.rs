@@ -4,6 +4,7 @@
 
 mod drain;
 mod effects;
+mod ends;
 mod intake;
 mod outcomes;
 mod questions;
@@ -26,13 +27,17 @@ use crate::config::Limits;
 use crate::events;
 use crate::ledger::{self, Ended, Ledger, Reign, Standing};
 use crate::messages::{Appended, Beat, Compact, Later, Released, Selected, Units, Want};
+use crate::metrics;
 use crate::registry::Policies;
 use crate::status::Status;
 use crate::worker::Workers;
 use crate::writer::Writer;
 use drain::Stage;
 use effects::{Effect, Effects};
+use ends::WaitingForEnds;
 use intake::Intake;
+#[cfg(feature = "testing")]
+pub(crate) use questions::Waiting;
 use questions::WaitingForIdle;
 use selection::Known;
 #[cfg(feature = "testing")]
@@ -87,6 +92,7 @@ pub(crate) struct QueueActor {
     targets: HashMap<Target, Known>,
     swept: Time,
     waiting_for_idle: Vec<WaitingForIdle>,
+    waiting_for_ends: WaitingForEnds,
     stage: Stage,
     /// Who waits for the end of the drain.
     drained: Vec<Later<ShutdownReport>>,
@@ -125,6 +131,7 @@ impl QueueActor {
             targets: HashMap::new(),
             swept: now.steady,
             waiting_for_idle: Vec::new(),
+            waiting_for_ends: WaitingForEnds::default(),
             stage: match (is_read_only, is_draining) {
                 (true, _) => Stage::ReadOnly,
                 (_, true) => Stage::Quiet,
@@ -312,13 +319,30 @@ impl QueueActor {
         self.halt();
     }
 
+    /// What was not released is left to the next queue, which finds out what of it is on disk. One that has a successor already
+    /// has nothing to say.
+    fn abandon_effects(&mut self) {
+        let (recent, counts) = (&self.status.recent, self.ledger.is_latest(self.reign));
+        self.effects.abandon(|seq, ticket, end| {
+            if counts {
+                recent.leave(seq, ticket, end);
+            }
+        });
+    }
+
     fn halt(&mut self) {
-        // Dropped unanswered, an answer says that it was lost; a unit goes home.
         self.stage = Stage::Halted;
-        self.effects.clear();
+        self.abandon_effects();
         self.waiting_for_idle.clear();
+        self.waiting_for_ends.clear();
         self.drained.clear();
         self.intake.clear();
+    }
+}
+
+impl Drop for QueueActor {
+    fn drop(&mut self) {
+        self.abandon_effects();
     }
 }
 
@@ -326,6 +350,8 @@ impl Actor for QueueActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
+        metrics::describe();
+        metrics::health(&self.status.health());
         self.request_turn(ctx);
     }
 }

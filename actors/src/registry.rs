@@ -1,11 +1,13 @@
 //! The job types that a runner knows: by kind, how to begin one from stored bytes, and its policy.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
 use journeyman_core::{Kind, Policy};
 
+use crate::codec::{Stored, Unreadable};
 use crate::cx::Cx;
 use crate::error::StartError;
 use crate::job::{Job, JobResult};
@@ -33,9 +35,11 @@ impl<C: 'static> Registry<C> {
     }
 
     pub(crate) fn add<J: Job<Context = C>>(&mut self, policy: Policy) {
-        let kind = Kind::new(J::KIND);
-        if self.entries.insert(kind.clone(), Entry { policy, begin: begin::<J> }).is_some() {
-            self.twice = Some(kind);
+        for name in std::iter::once(J::KIND).chain(J::ALIASES.iter().copied()) {
+            let kind = Kind::new(name);
+            if self.entries.insert(kind.clone(), Entry { policy, begin: begin::<J> }).is_some() {
+                self.twice = Some(kind);
+            }
         }
     }
 
@@ -62,9 +66,18 @@ impl<C: 'static> Registry<C> {
 }
 
 fn begin<J: Job>(job: &journeyman_core::Job, cx: Cx<J::Context>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String> {
-    if job.version > J::VERSION {
-        return Err(format!("it was written as version {}, this build knows {}", job.version, J::VERSION));
-    }
-    let job = J::CODEC.decode(job.codec, &job.payload)?;
+    let job = bring_back::<J>(job)?;
     Ok(Box::pin(async move { job.run(cx).await.map(drop) }))
+}
+
+/// The job of stored bytes, of this version or of one before it.
+pub(crate) fn bring_back<J: Job>(job: &journeyman_core::Job) -> Result<J, String> {
+    match job.version.cmp(&J::VERSION) {
+        Ordering::Equal => J::CODEC.decode(job.codec, &job.payload),
+        Ordering::Greater => Err(format!("it was written as version {}, this build knows {}", job.version, J::VERSION)),
+        Ordering::Less => J::upgrade(job.version, Stored::new(job.codec, &job.payload)).map_err(|error| {
+            let why = error.downcast_ref::<Unreadable>().map_or_else(|| "its error may show the data".to_owned(), Unreadable::to_string);
+            format!("it was written as version {}, and its upgrade failed: {why}", job.version)
+        }),
+    }
 }

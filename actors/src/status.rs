@@ -11,6 +11,9 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::error::RunnerFailed;
+use crate::feed::{Event, Feed};
+use crate::metrics;
+use crate::recent::Recent;
 
 /// Counters of the queue and its journal, each read in constant time. All but `held` are of facts that are on disk; right after a
 /// crash, of what was found there.
@@ -77,6 +80,8 @@ pub(crate) struct Status {
     records: Gauge,
     syncs: Gauge,
     bytes: Gauge,
+    pub recent: Recent,
+    pub feed: Feed,
     /// Bytes of the journal that the newest snapshot stands for: kept in case it is damaged.
     pub reserve: Gauge,
     compactions: Gauge,
@@ -152,6 +157,8 @@ impl Status {
             records: Gauge::default(),
             syncs: Gauge::default(),
             bytes: Gauge::default(),
+            recent: Recent::default(),
+            feed: Feed::default(),
             reserve: Gauge::default(),
             compactions: Gauge::default(),
             snapshot_bytes: Gauge::default(),
@@ -236,14 +243,22 @@ impl Status {
 
     /// Sets what somebody should look at, or that there is nothing any more. Answers whether it is new.
     pub(crate) fn concern(&self, concern: Concern, text: Option<String>) -> bool {
-        let mut concerns = self.concerns();
-        match text {
-            Some(text) => concerns.insert(concern, text).is_none(),
-            None => {
-                concerns.remove(&concern);
-                false
+        let (is_one, before) = {
+            let mut concerns = self.concerns();
+            match text {
+                Some(text) => (true, concerns.insert(concern, text)),
+                None => (false, concerns.remove(&concern)),
             }
+        };
+        if is_one != before.is_some() {
+            self.tell_health();
         }
+        is_one && before.is_none()
+    }
+
+    fn tell_health(&self) {
+        metrics::health(&self.health());
+        self.feed.tell(|| Event::Health(self.health()));
     }
 
     pub(crate) fn condition(&self) -> watch::Receiver<Condition> {
@@ -270,17 +285,25 @@ impl Status {
     /// Ends this runner for good. The first reason stays. Answers whether this was it.
     pub(crate) fn give_up(&self, reason: &str) -> bool {
         let over = || Condition::Over(RunnerFailed { reason: reason.to_owned() });
-        self.set(|before| (!matches!(before, Condition::Over(_))).then(over))
+        let first = self.set(|before| (!matches!(before, Condition::Over(_))).then(over));
+        if first {
+            self.feed.close();
+        }
+        first
     }
 
     fn set(&self, change: impl FnOnce(&Condition) -> Option<Condition>) -> bool {
-        self.condition.send_if_modified(|condition| match change(condition) {
+        let changed = self.condition.send_if_modified(|condition| match change(condition) {
             Some(next) => {
                 *condition = next;
                 true
             }
             None => false,
-        })
+        });
+        if changed {
+            self.tell_health();
+        }
+        changed
     }
 
     /// Waits until the actors have failed, for now or for good, and tells why.

@@ -27,6 +27,9 @@
 //! # });
 //! ```
 
+mod capture;
+mod perform;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -44,15 +47,19 @@ use crate::answers::ShutdownReport;
 use crate::base::Base;
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{IdleError, RunnerFailed, StartError};
+use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::keeper::{Ground, Keeper, Place};
 use crate::messages::{Append, AppendReply, Seal};
 use crate::pool::Available;
-use crate::queue::{Spare, Stall, Turn};
+use crate::queue::{Spare, Stall, Turn, Waiting};
 use crate::runner::{Builder, Configured, Runner};
 use crate::snapshots;
 use crate::supervisor::Supervisor;
 use crate::wiring::Blueprint;
+pub(crate) use capture::Capture;
+pub use capture::Captured;
+pub use perform::{perform, perform_with};
 
 impl Runner {
     /// Begins to build a runner for a test: see [`Configured::test`].
@@ -267,6 +274,34 @@ impl<C: 'static> TestRunner<C> {
     pub async fn free_units(&self) -> u32 {
         let (Some(core), Some(queue)) = (self.process.base.core(), self.process.base.line.queue()) else { return 0 };
         core.pool.send(Available).await.unwrap_or(0) + queue.send(Spare).await.unwrap_or(0)
+    }
+
+    /// The jobs of this type that wait for their time, their turn or a retry, in the order in which they were enqueued; those
+    /// under its aliases too. What was asked for but is not yet on disk is among them.
+    ///
+    /// ```
+    /// # use journeyman::{Cx, Job, JobResult, Runner};
+    /// # use std::time::Duration;
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Mail { to: String }
+    /// # impl Job for Mail {
+    /// #     type Context = (); type Output = (); const KIND: &'static str = "mail";
+    /// #     async fn run(self, _: Cx<()>) -> JobResult<()> { Ok(()) }
+    /// # }
+    /// # actix_rt::System::new().block_on(async {
+    /// let t = Runner::in_memory().register::<Mail>().test().await.unwrap();
+    /// t.jobs().enqueue(Mail { to: "a@example.org".into() }).delay(Duration::from_secs(60)).await.unwrap();
+    /// assert_eq!(t.enqueued::<Mail>().await[0].to, "a@example.org");
+    /// t.advance(Duration::from_secs(60)).await;
+    /// assert!(t.enqueued::<Mail>().await.is_empty());
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// When one of them does not come back.
+    pub async fn enqueued<J: Job>(&self) -> Vec<J> {
+        let Some(queue) = self.process.base.line.queue() else { return Vec::new() };
+        let waiting = queue.send(Waiting).await.unwrap_or_default();
+        capture::decoded(waiting.iter().map(|job| &**job))
     }
 
     async fn reopen(&mut self) -> Result<(), StartError> {

@@ -84,6 +84,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let Blueprint { registry, limits, circuit, .. } = blueprint;
     let clock = base.clock.clone();
     let supervisor = Supervisor::new(base.status.clone());
+    base.status.recent.found(state.last(), limits.ends_remembered);
     base.status.recovered(&state, recovery.bytes(), recovery.bytes_since_snapshot());
     let salt = Salt(u128::from(clock.random()) << 64 | u128::from(clock.random()));
     let proved = recovery.proved();

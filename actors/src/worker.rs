@@ -25,6 +25,7 @@ use crate::job::JobResult;
 use crate::jobs::Jobs;
 use crate::ledger::Ended;
 use crate::messages::{Admitted, Flight};
+use crate::metrics::{self, Timer};
 use crate::registry::Registry;
 
 pub(crate) struct WorkerActor<C> {
@@ -90,11 +91,14 @@ impl<C: 'static> Shared<C> {
             Err(panic) => return panicked(&*panic),
         };
         let mut job = Guarded(Some(job));
+        let timer = Timer::start(&self.clock);
+        metrics::attempt_began(&flight.job.kind);
         let interrupted = flight.signals.interrupted.cancelled();
         let late = self.clock.sleep_until(self.clock.now().steady + flight.timeout);
         let end = first_of(job.future(), pin!(interrupted), pin!(late)).await;
         // Whatever is left of the job goes now, inside the boundary: its destructors are its own code.
         let dropped = job.close();
+        metrics::attempt_ran(&flight.job.kind, &timer);
         match (end, dropped) {
             (First::Done(Ok(result)), Ok(())) => settled(result),
             (First::Done(Err(panic)), _) | (_, Err(panic)) => panicked(&*panic),

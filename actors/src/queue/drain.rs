@@ -110,6 +110,8 @@ impl QueueActor {
         events::closed(report.interrupted, report.pending);
         self.drained.drain(..).for_each(|reply| reply.give(report));
         self.waiting_for_idle.drain(..).for_each(|waiting| waiting.reply.give(Err(CallError::ShuttingDown.into())));
+        self.status.feed.close();
+        self.waiting_for_ends.refuse_all(CallError::ShuttingDown);
     }
 
     fn report(&self) -> ShutdownReport {

@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use journeyman_core::{Attempt, End, Fault, Job, Kind, Now, Seq, Ticket, Time};
+use journeyman_core::{Attempt, End, Fault, Job, Now, Seq, Ticket, Time};
 
 use super::QueueActor;
+use crate::answers::JobEnd;
 use crate::events;
+use crate::feed::Happened;
 use crate::messages::Units;
+use crate::metrics;
 
 /// First in, first out. Seqs never fall from front to back.
 #[derive(Default)]
@@ -15,11 +18,11 @@ pub(super) struct Effects(VecDeque<(Seq, Effect)>);
 
 pub(super) enum Effect {
     Enqueued { ticket: Ticket, job: Arc<Job> },
-    Selected { ticket: Ticket, attempt: Attempt, unit: Units },
-    Completed { ticket: Ticket, attempt: Attempt, kind: Kind, end: End, fault: Option<Fault> },
-    Requeued { ticket: Ticket, attempt: Attempt, due: Time, fault: Fault },
-    Deferred { ticket: Ticket, attempt: Attempt, due: Time },
-    Cancelled { ticket: Ticket, attempt: Option<Attempt> },
+    Selected { ticket: Ticket, attempt: Attempt, job: Arc<Job>, unit: Units },
+    Completed { ticket: Ticket, attempt: Attempt, job: Arc<Job>, end: End, fault: Option<Fault> },
+    Requeued { ticket: Ticket, attempt: Attempt, job: Arc<Job>, due: Time, fault: Fault },
+    Deferred { ticket: Ticket, attempt: Attempt, job: Arc<Job>, due: Time },
+    Cancelled { ticket: Ticket, attempt: Option<Attempt>, job: Arc<Job> },
     Answer(Box<dyn FnOnce()>),
 }
 
@@ -38,8 +41,16 @@ impl Effects {
         self.0.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    /// Gives up what was not released, and tells the ends among it: their records may be on disk.
+    pub(super) fn abandon(&mut self, mut left: impl FnMut(Seq, Ticket, JobEnd)) {
+        for (seq, effect) in self.0.drain(..) {
+            match effect {
+                Effect::Completed { ticket, end, fault, .. } => left(seq, ticket, JobEnd::of(end, fault)),
+                Effect::Cancelled { ticket, .. } => left(seq, ticket, JobEnd::Cancelled),
+                // Dropped unanswered, an answer says that it was lost; a unit goes home.
+                _ => {}
+            }
+        }
     }
 }
 
@@ -50,38 +61,52 @@ impl QueueActor {
             Effect::Enqueued { ticket, job } => {
                 status.pending.add(1);
                 events::enqueued(ticket, &job.kind, job.target.as_ref(), seq);
+                metrics::enqueued(&job.kind);
+                status.feed.tell_job(ticket, &job, seq, Happened::Enqueued);
             }
-            Effect::Selected { ticket, attempt, unit } => {
+            Effect::Selected { ticket, attempt, job, unit } => {
                 status.pending.sub(1);
                 status.running.add(1);
                 events::selected(ticket, seq);
+                status.feed.tell_job(ticket, &job, seq, Happened::Selected);
                 self.start(now, ticket, attempt, unit);
             }
-            Effect::Completed { ticket, attempt, kind, end, fault } => {
+            Effect::Completed { ticket, attempt, job, end, fault } => {
                 status.running.sub(1);
                 status.ended(end).add(1);
                 self.ledger.forget(ticket, attempt);
-                events::completed(ticket, &kind, end, fault.as_ref(), seq);
+                events::completed(ticket, &job.kind, end, fault.as_ref(), seq);
+                metrics::ended(&job.kind, end.as_str());
+                let cause = fault.as_ref().map(Fault::cause);
+                status.feed.tell_job(ticket, &job, seq, Happened::Ended { end, cause });
+                self.has_ended(ticket, JobEnd::of(end, fault));
             }
-            Effect::Requeued { ticket, attempt, due, fault } => {
+            Effect::Requeued { ticket, attempt, job, due, fault } => {
                 status.running.sub(1);
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::requeued(ticket, due, &fault, seq);
+                metrics::requeued(&job.kind);
+                status.feed.tell_job(ticket, &job, seq, Happened::Requeued { cause: fault.cause() });
             }
-            Effect::Deferred { ticket, attempt, due } => {
+            Effect::Deferred { ticket, attempt, job, due } => {
                 status.running.sub(1);
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::deferred(ticket, due, seq);
+                metrics::deferred(&job.kind);
+                status.feed.tell_job(ticket, &job, seq, Happened::Deferred);
             }
-            Effect::Cancelled { ticket, attempt } => {
+            Effect::Cancelled { ticket, attempt, job } => {
                 if attempt.is_some() { &status.running } else { &status.pending }.sub(1);
                 status.cancelled.add(1);
                 if let Some(attempt) = attempt {
                     self.ledger.cancel(ticket, attempt);
                 }
                 events::cancelled(ticket, attempt.is_some(), seq);
+                metrics::ended(&job.kind, "cancelled");
+                status.feed.tell_job(ticket, &job, seq, Happened::Cancelled { was_running: attempt.is_some() });
+                self.has_ended(ticket, JobEnd::Cancelled);
             }
             Effect::Answer(answer) => answer(),
         }

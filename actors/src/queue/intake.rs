@@ -121,16 +121,18 @@ impl QueueActor {
 
     fn cancel(&mut self, now: Now, Cancel { ticket, room }: Cancel, reply: Later<Result<Cancelled, CallError>>) {
         let queue = self.writer.queue();
-        let answer = if queue.get(ticket).is_none() {
-            if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound }
-        } else if let Some((seq, Change::Cancelled { was_running })) = self.decide(now, Op::Cancel { ticket }) {
+        let job = queue.get(ticket).map(|live| live.job.clone());
+        let answer = if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound };
+        let answer = if let Some(job) = job
+            && let Some((seq, Change::Cancelled { was_running })) = self.decide(now, Op::Cancel { ticket })
+        {
             self.schedule.remove(ticket);
             self.skews.remove(&ticket);
             let attempt = self.running.get(&ticket).map(|(attempt, _)| *attempt).filter(|_| was_running);
-            self.effects.push(seq, Effect::Cancelled { ticket, attempt });
+            self.effects.push(seq, Effect::Cancelled { ticket, attempt, job });
             if was_running { Cancelled::Stopping } else { Cancelled::Cancelled }
         } else {
-            Cancelled::NotFound
+            answer
         };
         self.answer(move || {
             reply.give(Ok(answer));

@@ -31,7 +31,7 @@ impl QueueActor {
             return self.answer(move || ledger.forget(ticket, attempt));
         };
         let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
-        let (kind, earlier) = (live.job.kind.clone(), live.fault.clone());
+        let (job, earlier) = (live.job.clone(), live.fault.clone());
         let (plan, fault) = self.plan(now, ticket, live, &ended);
         self.interrupted += u64::from(cut_short);
         match plan {
@@ -41,7 +41,7 @@ impl QueueActor {
                 let op = Op::Complete { ticket, attempt, end, fault: fault.clone() };
                 let Some((seq, _)) = self.decide(now, op) else { return };
                 self.skews.remove(&ticket);
-                self.effects.push(seq, Effect::Completed { ticket, attempt, kind, end, fault });
+                self.effects.push(seq, Effect::Completed { ticket, attempt, job, end, fault });
             }
             Plan::Requeue { due } => {
                 let fault = fault.unwrap_or_else(|| Fault::new(Cause::Failed, ""));
@@ -49,14 +49,14 @@ impl QueueActor {
                 let due = now.wall + wait;
                 let Some((seq, _)) = self.decide(now, Op::Requeue { ticket, attempt, due, fault: fault.clone() }) else { return };
                 self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
-                self.effects.push(seq, Effect::Requeued { ticket, attempt, due, fault });
+                self.effects.push(seq, Effect::Requeued { ticket, attempt, job, due, fault });
             }
             Plan::Defer { due } => {
                 let wait = self.wait_until(now, ticket, due);
                 let due = now.wall + wait;
                 let Some((seq, _)) = self.decide(now, Op::Defer { ticket, attempt, due }) else { return };
                 self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
-                self.effects.push(seq, Effect::Deferred { ticket, attempt, due });
+                self.effects.push(seq, Effect::Deferred { ticket, attempt, job, due });
             }
         }
     }

@@ -2,18 +2,19 @@
 
 use actix::{Context, Handler};
 use journeyman_core::breaker::Position;
-use journeyman_core::queue::{Live, Phase};
+use journeyman_core::queue::Live;
 use journeyman_core::schedule::Gate;
-use journeyman_core::{JobId, Now, Target, Ticket, Time};
+use journeyman_core::{Now, Target, Ticket, Time};
 
 use super::QueueActor;
 use super::selection::Known;
 use crate::admission::Room;
-use crate::answers::{BreakerState, JobInfo, JobState, TargetInfo};
+use crate::answers::{BreakerState, Found, JobEnd, JobInfo, TargetInfo};
 use crate::error::{CallError, IdleError};
-use crate::messages::{Get, Later, Targets, UntilIdle};
+use crate::listing::Page;
+use crate::messages::{Get, Later, List, Targets, UntilIdle};
 use crate::status::Concern;
-use crate::{config, events};
+use crate::{config, events, metrics};
 
 /// Someone who waits until nothing is pending or running.
 pub(super) struct WaitingForIdle {
@@ -48,23 +49,11 @@ impl QueueActor {
         if self.status.concern(Concern::JournalNearlyFull, concern) {
             events::journal_nearly_full(bytes, limit);
         }
+        metrics::level(self.status.pending.get(), self.status.running.get(), self.status.held.get(), bytes);
     }
 
     fn info(&self, ticket: Ticket, live: &Live) -> JobInfo {
-        let state = match (live.phase, self.schedule.hold(ticket)) {
-            (Phase::Running { .. }, _) => JobState::Running,
-            (Phase::Pending { .. }, Some(why)) => JobState::Held { why: why.as_str() },
-            (Phase::Pending { due }, None) => JobState::Pending { due: due.into() },
-        };
-        JobInfo {
-            id: JobId::of(ticket),
-            kind: live.job.kind.clone(),
-            target: live.job.target.clone(),
-            priority: live.job.priority,
-            failures: live.failures,
-            last_fault: live.fault.clone(),
-            state,
-        }
+        JobInfo::of(ticket, live, self.schedule.hold(ticket))
     }
 
     fn target_info(&self, target: &Target, known: &Known) -> TargetInfo {
@@ -79,7 +68,7 @@ impl QueueActor {
 }
 
 impl Handler<Get> for QueueActor {
-    type Result = Later<Result<Option<JobInfo>, CallError>>;
+    type Result = Later<Result<Found, CallError>>;
 
     fn handle(&mut self, Get { ticket, room }: Get, ctx: &mut Context<Self>) -> Self::Result {
         let (response, reply) = Later::new();
@@ -87,9 +76,33 @@ impl Handler<Get> for QueueActor {
             self.refuse(ctx, move || reply.give(Err(why)));
             return response;
         }
-        let info = self.writer.queue().get(ticket).map(|live| self.info(ticket, live));
+        let queue = self.writer.queue();
+        let info = queue.get(ticket).map(|live| self.info(ticket, live));
+        let was_issued = queue.was_issued(ticket);
+        let status = self.status.clone();
         self.answer(move || {
-            reply.give(Ok(info));
+            // An end is looked up when everything before this is on disk, the end included.
+            let gone = || if was_issued { status.recent.end_of(ticket) } else { JobEnd::NotFound };
+            reply.give(Ok(info.map_or_else(|| Found::Gone(gone()), Found::Live)));
+            drop(room);
+        });
+        self.request_turn(ctx);
+        response
+    }
+}
+
+impl Handler<List> for QueueActor {
+    type Result = Later<Result<Page, CallError>>;
+
+    fn handle(&mut self, List { query, room }: List, ctx: &mut Context<Self>) -> Self::Result {
+        let (response, reply) = Later::new();
+        if let Some(why) = self.stage.silence() {
+            self.refuse(ctx, move || reply.give(Err(why)));
+            return response;
+        }
+        let page = Page::of(&query, self.writer.queue().tickets_from(query.first()), |ticket, live| self.info(ticket, live));
+        self.answer(move || {
+            reply.give(Ok(page));
             drop(room);
         });
         self.request_turn(ctx);
@@ -129,5 +142,21 @@ impl Handler<UntilIdle> for QueueActor {
         self.waiting_for_idle.push(WaitingForIdle { until: self.clock.now().steady + patience, reply, _room: room });
         self.request_turn(ctx);
         response
+    }
+}
+
+/// The jobs that wait, in the order of their tickets; for tests.
+#[cfg(feature = "testing")]
+#[derive(actix::Message)]
+#[rtype(result = "Vec<std::sync::Arc<journeyman_core::Job>>")]
+pub(crate) struct Waiting;
+
+#[cfg(feature = "testing")]
+impl Handler<Waiting> for QueueActor {
+    type Result = actix::MessageResult<Waiting>;
+
+    fn handle(&mut self, _: Waiting, _: &mut Context<Self>) -> Self::Result {
+        let waits = |live: &&Live| matches!(live.phase, journeyman_core::queue::Phase::Pending { .. });
+        actix::MessageResult(self.writer.queue().tickets().map(|(_, live)| live).filter(waits).map(|live| live.job.clone()).collect())
     }
 }

@@ -11,6 +11,7 @@ use journeyman_core::{Attempt, Now, Op, Span, Target, Ticket, Time};
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD};
 use crate::config;
+use crate::feed::Event;
 use crate::ledger::Ended;
 use crate::messages::{Admitted, BreakerMoved, Flight, Granted, Selected, Units, Want};
 
@@ -40,9 +41,9 @@ impl QueueActor {
         {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
             self.schedule.take(ticket);
-            let target = self.writer.queue().get(ticket).and_then(|live| live.job.target.clone());
-            self.running.insert(ticket, (attempt, target));
-            self.effects.push(seq, Effect::Selected { ticket, attempt, unit });
+            let Some(job) = self.writer.queue().get(ticket).map(|live| live.job.clone()) else { return };
+            self.running.insert(ticket, (attempt, job.target.clone()));
+            self.effects.push(seq, Effect::Selected { ticket, attempt, job, unit });
         }
         self.balance_units();
     }
@@ -159,6 +160,10 @@ impl Handler<BreakerMoved> for QueueActor {
         };
         self.schedule.set_gate(&target, gate);
         if let Some(known) = self.targets.get_mut(&target) {
+            if known.position != position {
+                let state = position.into();
+                self.status.feed.tell(|| Event::Breaker { target: target.clone(), state, openings });
+            }
             known.position = position;
             known.openings = openings;
         }

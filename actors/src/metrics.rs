@@ -1,0 +1,145 @@
+//! What is counted and measured, in one place: every metric's name, unit, labels and description. They go to the recorder that
+//! the program has installed; without the feature `metrics` nothing of this is compiled. No label says more than a kind and an
+//! end: payloads, keys and targets are in none.
+
+use journeyman_core::Kind;
+use journeyman_core::breaker::Position;
+
+use crate::clock::Clock;
+#[cfg(feature = "metrics")]
+use crate::clock::Stopwatch;
+use crate::status::Health;
+
+/// Compiled only with the feature; without it, the arguments count as used.
+macro_rules! with_metrics {
+    (($($used:expr),*) => $($code:tt)*) => {
+        #[cfg(feature = "metrics")]
+        {
+            $($code)*
+        }
+        #[cfg(not(feature = "metrics"))]
+        {
+            $(let _ = $used;)*
+        }
+    };
+}
+
+/// Tells the recorder what each metric is. Telling it again changes nothing.
+pub(crate) fn describe() {
+    with_metrics!(() => {
+        use ::metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+        describe_counter!(ENQUEUED, Unit::Count, "Jobs stored, by kind.");
+        describe_counter!(ENDED, Unit::Count, "Jobs that ended, by kind and end.");
+        describe_counter!(REQUEUED, Unit::Count, "Attempts that failed and will be followed by another, by kind.");
+        describe_counter!(DEFERRED, Unit::Count, "Jobs put back in line without spending an attempt, by kind.");
+        describe_counter!(ATTEMPTS, Unit::Count, "Attempts that began to run, by kind.");
+        describe_counter!(BREAKER_OPENINGS, Unit::Count, "Times that the breaker of any target opened.");
+        describe_gauge!(PENDING, Unit::Count, "Jobs that wait.");
+        describe_gauge!(RUNNING, Unit::Count, "Jobs that run.");
+        describe_gauge!(HELD, Unit::Count, "Due jobs that something holds back.");
+        describe_gauge!(JOURNAL_BYTES, Unit::Bytes, "Bytes of the journal.");
+        describe_gauge!(HEALTH, "0 green, 1 amber, 2 red.");
+        describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "How long an attempt ran, by kind.");
+        describe_histogram!(APPEND_SECONDS, Unit::Seconds, "How long a batch took to be on disk.");
+        describe_histogram!(BATCH_RECORDS, Unit::Count, "Records of a batch.");
+        describe_histogram!(BATCH_BYTES, Unit::Bytes, "Bytes of the records of a batch.");
+    });
+}
+
+pub(crate) fn enqueued(kind: &Kind) {
+    with_metrics!((kind) => ::metrics::counter!(ENQUEUED, "kind" => kind.as_str().to_owned()).increment(1));
+}
+
+pub(crate) fn ended(kind: &Kind, end: &'static str) {
+    with_metrics!((kind, end) => ::metrics::counter!(ENDED, "kind" => kind.as_str().to_owned(), "end" => end).increment(1));
+}
+
+pub(crate) fn requeued(kind: &Kind) {
+    with_metrics!((kind) => ::metrics::counter!(REQUEUED, "kind" => kind.as_str().to_owned()).increment(1));
+}
+
+pub(crate) fn deferred(kind: &Kind) {
+    with_metrics!((kind) => ::metrics::counter!(DEFERRED, "kind" => kind.as_str().to_owned()).increment(1));
+}
+
+pub(crate) fn attempt_began(kind: &Kind) {
+    with_metrics!((kind) => ::metrics::counter!(ATTEMPTS, "kind" => kind.as_str().to_owned()).increment(1));
+}
+
+pub(crate) fn attempt_ran(kind: &Kind, timer: &Timer) {
+    with_metrics!((kind, timer) => ::metrics::histogram!(ATTEMPT_SECONDS, "kind" => kind.as_str().to_owned()).record(timer.seconds()));
+}
+
+pub(crate) fn breaker_moved(position: Position) {
+    with_metrics!((position) => if matches!(position, Position::Open { .. }) {
+        ::metrics::counter!(BREAKER_OPENINGS).increment(1);
+    });
+}
+
+pub(crate) fn appended(timer: &Timer, records: u32, bytes: usize) {
+    with_metrics!((timer, records, bytes) => {
+        ::metrics::histogram!(APPEND_SECONDS).record(timer.seconds());
+        ::metrics::histogram!(BATCH_RECORDS).record(f64::from(records));
+        ::metrics::histogram!(BATCH_BYTES).record(bytes as f64);
+    });
+}
+
+pub(crate) fn level(pending: u64, running: u64, held: u64, journal_bytes: u64) {
+    with_metrics!((pending, running, held, journal_bytes) => {
+        ::metrics::gauge!(PENDING).set(pending as f64);
+        ::metrics::gauge!(RUNNING).set(running as f64);
+        ::metrics::gauge!(HELD).set(held as f64);
+        ::metrics::gauge!(JOURNAL_BYTES).set(journal_bytes as f64);
+    });
+}
+
+pub(crate) fn health(health: &Health) {
+    with_metrics!((health) => ::metrics::gauge!(HEALTH).set(match health {
+        Health::Green => 0.0,
+        Health::Amber { .. } => 1.0,
+        Health::Red { .. } => 2.0,
+    }));
+}
+
+/// Measures how long something takes; nothing without the feature.
+pub(crate) struct Timer {
+    #[cfg(feature = "metrics")]
+    watch: Stopwatch,
+}
+
+impl Timer {
+    #[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "nothing is measured"))]
+    pub(crate) fn start(clock: &Clock) -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            watch: clock.stopwatch(),
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn seconds(&self) -> f64 {
+        self.watch.elapsed().as_secs_f64()
+    }
+}
+
+#[cfg(feature = "metrics")]
+use names::*;
+
+#[cfg(feature = "metrics")]
+mod names {
+    pub(super) const ENQUEUED: &str = "journeyman_enqueued_total";
+    pub(super) const ENDED: &str = "journeyman_ended_total";
+    pub(super) const REQUEUED: &str = "journeyman_requeued_total";
+    pub(super) const DEFERRED: &str = "journeyman_deferred_total";
+    pub(super) const ATTEMPTS: &str = "journeyman_attempts_total";
+    pub(super) const BREAKER_OPENINGS: &str = "journeyman_breaker_openings_total";
+    pub(super) const PENDING: &str = "journeyman_pending";
+    pub(super) const RUNNING: &str = "journeyman_running";
+    pub(super) const HELD: &str = "journeyman_held";
+    pub(super) const JOURNAL_BYTES: &str = "journeyman_journal_bytes";
+    pub(super) const HEALTH: &str = "journeyman_health";
+    pub(super) const ATTEMPT_SECONDS: &str = "journeyman_attempt_seconds";
+    pub(super) const APPEND_SECONDS: &str = "journeyman_append_seconds";
+    pub(super) const BATCH_RECORDS: &str = "journeyman_batch_records";
+    pub(super) const BATCH_BYTES: &str = "journeyman_batch_bytes";
+}
