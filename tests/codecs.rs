@@ -2,6 +2,7 @@
 //! is refused before it is stored, without a trace of its data; and that everything else comes back as it was.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use journeyman::{Cx, EnqueueError, Job, JobResult, PayloadCodec, Runner};
 use serde::{Deserialize, Serialize};
@@ -159,7 +160,21 @@ macro_rules! raw {
 
 raw!(Faithful, |it| Ok(it.0.clone()), |bytes| Ok(Self(bytes.to_vec())));
 raw!(Cut, |it| Ok(it.0.clone()), |bytes| Ok(Self(bytes.iter().copied().take(2).collect())));
+raw!(Salted, |it| Ok(salted(&it.0)), |bytes| Ok(Self(bytes.iter().skip(1).copied().collect())));
+raw!(SaltedAndCut, |it| Ok(salted(&it.0)), |bytes| Ok(Self(bytes.iter().skip(2).copied().collect())));
 raw!(Picky, |it| if it.0.is_empty() { Err("it is empty".to_owned()) } else { Ok(it.0.clone()) }, |_| Ok(Self(Vec::new())));
+
+/// Begins with another byte each time, as a cipher does.
+fn salted(bytes: &[u8]) -> Vec<u8> {
+    static SALT: AtomicU8 = AtomicU8::new(1);
+    [&[SALT.fetch_add(1, Ordering::Relaxed)], bytes].concat()
+}
+
+#[actix::test]
+async fn raw_bytes_may_be_others_each_time_when_the_job_is_the_same() {
+    assert_eq!(stored(Salted(vec![7, 7])).await, Ok(()));
+    assert_eq!(stored(SaltedAndCut(vec![7, 7])).await, Err("it would come back as something else".to_owned()));
+}
 
 #[actix::test]
 async fn raw_bytes_are_brought_back_and_written_again_too() {

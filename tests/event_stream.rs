@@ -19,6 +19,9 @@ fn told(events: &mut Events) -> Vec<Event> {
     told
 }
 
+/// A listener may live on any thread.
+fn is_send(_: &(impl Send + Sync + 'static)) {}
+
 fn of_jobs(events: &[Event]) -> Vec<(String, Happened)> {
     let job = |event: &Event| if let Event::Job(job) = event { Some((job.id.to_string(), job.what)) } else { None };
     events.iter().filter_map(job).collect()
@@ -114,6 +117,7 @@ async fn listeners_come_and_go_and_the_last_one_hears_the_end() {
     jobs.enqueue(task("a", &[Step::Ok])).await.unwrap();
     t.settle().await;
     let events = jobs.events(EventFilter::all());
+    is_send(&events);
     jobs.enqueue(task("b", &[Step::Ok])).await.unwrap();
     t.shutdown(SECOND).await.unwrap();
     let heard: Vec<Event> = events.collect().await;

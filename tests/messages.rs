@@ -149,3 +149,22 @@ async fn a_subscriber_is_not_kept_alive() {
     t.run_until_idle(MINUTE).await.unwrap();
     assert!(heard.lock().unwrap().is_empty());
 }
+
+#[actix::test]
+async fn a_subscriber_that_falls_behind_hears_how_many_he_lost() {
+    let log = Log::default();
+    let mut limits = Limits::default();
+    limits.events_kept = 8;
+    let t = tasks(&log).limits(limits).test().await.unwrap();
+    let jobs = t.jobs().start_actor();
+    let heard = Arc::default();
+    let ear = Ear(Arc::clone(&heard)).start();
+    jobs.send(Subscribe { to: ear.clone().recipient(), filter: EventFilter::all() }).await.unwrap();
+    jobs.send(EnqueueAll((0..100).map(|n| of(&n.to_string(), &[Step::Ok])).collect())).await.unwrap().unwrap();
+    t.run_until_idle(MINUTE).await.unwrap();
+    t.settle().await;
+    let heard = heard.lock().unwrap();
+    let lost: u64 = heard.iter().map(|event| if let Event::Lagged(lost) = event { *lost } else { 0 }).sum();
+    let told = heard.iter().filter(|event| matches!(event, Event::Job(_))).count() as u64;
+    assert!(lost > 0 && lost + told == 300, "{lost} lost and {told} told of three for each job");
+}

@@ -16,8 +16,18 @@ pub struct PayloadCodec<J> {
     pub(crate) tag: Codec,
     encode: fn(&J) -> Result<Vec<u8>, String>,
     decode: fn(&[u8]) -> Result<J, String>,
-    /// What must be the same of a job and of what came back, beside the bytes.
-    witness: fn(&J) -> Option<Vec<u8>>,
+    same: Same,
+}
+
+/// What shows that a job and what came back are the same.
+#[derive(Clone, Copy)]
+enum Same {
+    /// Their bytes.
+    Bytes,
+    /// Their bytes have no names and could be those of another value: what they are in JSON as well, where there is that.
+    BytesAndJson,
+    /// Their bytes, or else what they are in JSON: an encoding that encrypts writes other bytes each time.
+    BytesOrJson,
 }
 
 impl<J: Serialize + DeserializeOwned> PayloadCodec<J> {
@@ -25,7 +35,7 @@ impl<J: Serialize + DeserializeOwned> PayloadCodec<J> {
     /// the keys of its maps are strings or numbers.
     #[must_use]
     pub const fn json() -> Self {
-        Self { tag: Codec::JSON, encode: to_json, decode: from_json, witness: nothing }
+        Self { tag: Codec::JSON, encode: to_json, decode: from_json, same: Same::Bytes }
     }
 
     /// postcard: small and fast. It knows no missing, skipped or untagged fields: a changed type cannot read old payloads.
@@ -33,13 +43,14 @@ impl<J: Serialize + DeserializeOwned> PayloadCodec<J> {
     /// Its bytes have no names, so that what came back is compared in JSON as well, where the type can be written so.
     #[must_use]
     pub const fn postcard() -> Self {
-        Self { tag: Codec::POSTCARD, encode: to_postcard, decode: from_postcard, witness: as_json }
+        Self { tag: Codec::POSTCARD, encode: to_postcard, decode: from_postcard, same: Same::BytesAndJson }
     }
 
-    /// Bytes as `encode` writes them, for `decode` to bring back. The text of an error must not show the data.
+    /// Bytes as `encode` writes them, for `decode` to bring back. They may be others each time, as those of a cipher are: then
+    /// what came back is compared in JSON. The text of an error must not show the data.
     #[must_use]
     pub const fn raw(encode: fn(&J) -> Result<Vec<u8>, String>, decode: fn(&[u8]) -> Result<J, String>) -> Self {
-        Self { tag: Codec::RAW, encode, decode, witness: nothing }
+        Self { tag: Codec::RAW, encode, decode, same: Same::BytesOrJson }
     }
 
     /// The bytes of a job, checked by bringing it back.
@@ -47,7 +58,12 @@ impl<J: Serialize + DeserializeOwned> PayloadCodec<J> {
         let bytes = (self.encode)(job)?;
         let back = (self.decode)(&bytes).map_err(|why| format!("it would not come back: {why}"))?;
         let again = (self.encode)(&back).map_err(|why| format!("it would not come back: written again, {why}"))?;
-        let is_same = is_same(&bytes, &again) && is_same_witness((self.witness)(job), || (self.witness)(&back));
+        let in_bytes = is_same(&bytes, &again);
+        let is_same = match self.same {
+            Same::Bytes => in_bytes,
+            Same::BytesAndJson => in_bytes && is_same_in_json(job, &back),
+            Same::BytesOrJson => in_bytes || is_same_in_json(job, &back),
+        };
         if is_same { Ok(bytes) } else { Err("it would come back as something else".to_owned()) }
     }
 
@@ -138,16 +154,10 @@ fn to_postcard<J: Serialize>(job: &J) -> Result<Vec<u8>, String> {
     postcard::to_allocvec(job).map_err(|_| "the type cannot be written as postcard".to_owned())
 }
 
-fn as_json<J: Serialize>(job: &J) -> Option<Vec<u8>> {
-    serde_json::to_vec(job).ok()
-}
-
-const fn nothing<J>(_: &J) -> Option<Vec<u8>> {
-    None
-}
-
-fn is_same_witness(job: Option<Vec<u8>>, back: impl FnOnce() -> Option<Vec<u8>>) -> bool {
-    job.is_none_or(|job| back().is_some_and(|back| is_same(&job, &back)))
+/// What has no JSON cannot be compared so.
+fn is_same_in_json<J: Serialize>(job: &J, back: &J) -> bool {
+    let Ok(job) = serde_json::to_vec(job) else { return true };
+    serde_json::to_vec(back).is_ok_and(|back| is_same(&job, &back))
 }
 
 /// The same bytes, or the same in other places: a hash map tells its entries in a new order each time.
