@@ -224,7 +224,8 @@ impl<C: 'static> Keeper<C> {
         }
     }
 
-    /// Ends everything: the actors of this reign and the workers, none of which is waited for longer than a cut-off attempt gets.
+    /// Ends everything: the actors of this reign and the workers. These are waited for no longer than a cut-off attempt gets; the disk
+    /// gets the time of an append, so that the directory is free when this returns.
     pub(crate) async fn close(mut self) {
         let clock = self.base.clock.clone();
         self.base.ledger.interrupt_all();
@@ -233,9 +234,14 @@ impl<C: 'static> Keeper<C> {
         if let Some(core) = self.base.take_core() {
             core.supervisor.end();
         }
-        let until = clock.now().steady + self.blueprint.limits.interrupt_grace.into();
+        let limits = &self.blueprint.limits;
+        let (until, patience) = (clock.now().steady + limits.interrupt_grace.into(), limits.append_timeout.into());
         let workers = self.workers.drain(..).filter_map(|worker| worker.thread);
-        for thread in workers.chain(self.queue_thread.take()).chain(self.disk_threads.drain(..)) {
+        for thread in workers.chain(self.queue_thread.take()) {
+            threads::stop(thread, &clock, until).await;
+        }
+        let until = clock.now().steady + patience;
+        for thread in self.disk_threads.drain(..) {
             threads::stop(thread, &clock, until).await;
         }
     }

@@ -44,6 +44,8 @@ pub struct Stats {
     pub syncs: u64,
     /// Bytes of the journal.
     pub bytes: u64,
+    /// About what a snapshot of everything alive takes: jobs with their payloads, and remembered keys.
+    pub live_bytes: u64,
     /// Compactions since the runner was opened.
     pub compactions: u64,
     /// What the newest of them wrote of the state, before its store adds its own.
@@ -75,6 +77,7 @@ pub(crate) struct Status {
     pub held: Gauge,
     ends: [Gauge; 5],
     pub cancelled: Gauge,
+    pub live_bytes: Gauge,
     /// When the queue took its last turn, by the steady clock.
     pub pulse: Gauge,
     records: Gauge,
@@ -153,6 +156,7 @@ impl Status {
             held: Gauge::default(),
             ends: Default::default(),
             cancelled: Gauge::default(),
+            live_bytes: Gauge::default(),
             pulse: Gauge::default(),
             records: Gauge::default(),
             syncs: Gauge::default(),
@@ -174,6 +178,7 @@ impl Status {
         self.pending.set(queue.pending() as u64);
         self.running.set(queue.running() as u64);
         self.held.set(0);
+        self.live_bytes.set(queue.live_bytes());
         for end in End::ALL {
             self.ended(end).set(queue.ends().of(end));
         }
@@ -223,6 +228,7 @@ impl Status {
             records: self.records.get(),
             syncs: self.syncs.get(),
             bytes: self.bytes.get(),
+            live_bytes: self.live_bytes.get(),
             compactions: self.compactions.get(),
             snapshot_bytes: self.snapshot_bytes.get(),
         }

@@ -43,6 +43,7 @@ impl QueueActor {
 
     pub(super) fn set_gauges(&self) {
         self.status.held.set(self.schedule.held() as u64);
+        self.status.live_bytes.set(self.writer.queue().live_bytes());
         let (bytes, limit) = (self.status.journal_bytes(), self.rules.limits.journal_bytes);
         let nearly_full = self.journal_room(self.rules.limits.capacity) < limit / config::NEARLY_FULL;
         let concern = nearly_full.then(|| format!("the journal holds {bytes} of at most {limit} bytes; soon no new work is accepted"));
