@@ -1,11 +1,14 @@
 //! However long it goes on, the disk holds what is alive, not what has been; and a compaction comes when it is worth it.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use journeyman_core::compaction::{CompactionLimits, Progress, is_due};
 use journeyman_core::journal::JournalLimits;
+use journeyman_core::{Op, Record, Time};
 
 use crate::kit::{KINDS, Life, Place, run};
+use crate::support::job;
 
 /// beanstalkd#43: one old ticket that never ends kept every later file.
 #[test]
@@ -64,8 +67,11 @@ fn steps_are_bounded_and_tell_their_bytes() {
     for kind in KINDS {
         let place = Place::new(kind);
         let mut life = Life::with(&place.rig(), JournalLimits { segment_bytes: 64 << 20, batch_bytes: 4 << 20 });
-        for n in 0..20_000u32 {
-            life.enqueue(None, 200 + (n % 50) as u8);
+        for _ in 0..40 {
+            let jobs = (0..500u64).map(|n| Arc::new(job((200 + n % 50) as u8, None)));
+            let due = Time(0);
+            let records: Vec<_> = jobs.map(|job| Record::Op(Op::Enqueue { now: due, due, key: None, job })).collect();
+            life.write(&records).expect("the disk takes it");
         }
         let mut compaction = life.compaction();
         let (mut read, mut written, mut steps) = (0, 0, 0);

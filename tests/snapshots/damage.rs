@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use journeyman_core::compaction::CompactionError;
-use journeyman_core::disk::{Disk, MemDisk};
-use journeyman_core::journal::RecoverError;
+use journeyman_core::disk::MemDisk;
+use journeyman_core::journal::{JournalLimits, RecoverError};
 use journeyman_core::snapshot::SnapshotError;
 use journeyman_core::store::OpenError;
 use journeyman_core::{Queue, Seq};
@@ -189,10 +189,10 @@ fn an_error_of_the_disk_is_no_damage_and_nothing_stands_in() {
 fn a_segment_that_rots_under_a_compaction_ends_it_and_nothing_is_deleted() {
     let disk = MemDisk::default();
     let rig = Rig::plain(disk.clone());
-    let mut life = Life::begin(&rig);
-    life.busy(40);
+    let mut life = Life::with(&rig, JournalLimits { segment_bytes: 4096, ..crate::kit::LIMITS });
+    life.busy(20);
     life.compact();
-    life.busy(40);
+    life.busy(20);
     life.journal.rotate().expect("memory takes it");
     let newest = life.journal.writes_to().expect("it writes");
     for number in [newest - 1, newest - 2] {
