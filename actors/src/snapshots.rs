@@ -15,16 +15,12 @@ use journeyman_core::snapshot::{PlainStore, SnapshotStore};
 /// feature `sled`. For tools that [read a directory](journeyman_core::store::Store::open), and for tests.
 #[must_use]
 pub fn store(dir: &Path, disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
+    let plain = PlainStore::new(disk);
     #[cfg(feature = "sled")]
-    return {
-        drop(disk);
-        Box::new(trees::SledStore::new(dir))
-    };
+    let store = trees::SledStore::new(dir, plain);
     #[cfg(not(feature = "sled"))]
-    {
-        let _ = dir;
-        plain(disk)
-    }
+    let (store, _) = (plain, dir);
+    Box::new(store)
 }
 
 /// The snapshots on this disk, in plain files: the reference, and what a disk in memory takes.
@@ -48,16 +44,21 @@ mod trees {
     use std::time::Duration;
 
     use journeyman_core::Seq;
-    use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, SnapshotError, SnapshotStore, Verified};
+    use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, PlainStore, SnapshotError, SnapshotStore, Verified};
 
-    /// Snapshots as directories of sled.
+    /// Snapshots as directories of sled. Those that a build without it left in plain files are read, and removed in their turn.
     pub(super) struct SledStore {
         dir: PathBuf,
+        plain: PlainStore,
     }
 
     impl SledStore {
-        pub(super) fn new(dir: &Path) -> Self {
-            Self { dir: dir.to_owned() }
+        pub(super) fn new(dir: &Path, plain: PlainStore) -> Self {
+            Self { dir: dir.to_owned(), plain }
+        }
+
+        fn is_plain(&self, seq: Seq) -> bool {
+            !self.dir.join(name_of(seq)).exists() && self.dir.join(self.plain.name(seq)).exists()
         }
 
         fn names(&self) -> Result<Vec<String>, SnapshotError> {
@@ -90,11 +91,13 @@ mod trees {
 
     impl SnapshotStore for SledStore {
         fn name(&self, seq: Seq) -> String {
-            name_of(seq)
+            if self.is_plain(seq) { self.plain.name(seq) } else { name_of(seq) }
         }
 
         fn list(&self) -> Result<Vec<Seq>, SnapshotError> {
-            Ok(self.names()?.iter().filter_map(|name| seq_of(name)).collect())
+            let trees = self.names()?.into_iter().filter_map(|name| seq_of(&name));
+            let seqs: BTreeSet<Seq> = trees.chain(self.plain.list()?).collect();
+            Ok(seqs.into_iter().collect())
         }
 
         fn begin(&self, seq: Seq) -> Result<Box<dyn ChunkSink>, SnapshotError> {
@@ -111,7 +114,7 @@ mod trees {
         }
 
         fn open(&self, seq: Seq) -> Result<Box<dyn ChunkSource>, SnapshotError> {
-            self.open_copy(seq, &name_of(seq))
+            if self.is_plain(seq) { self.plain.open(seq) } else { self.open_copy(seq, &name_of(seq)) }
         }
 
         fn open_draft(&self, draft: &Finished) -> Result<Box<dyn ChunkSource>, SnapshotError> {
@@ -127,6 +130,9 @@ mod trees {
         }
 
         fn remove(&self, seq: Seq) -> Result<(), SnapshotError> {
+            if self.is_plain(seq) {
+                return self.plain.remove(seq);
+            }
             let (name, gone) = (name_of(seq), self.dir.join(draft_of(seq)));
             // By another name first: half of it must not be taken for a damaged snapshot.
             let removed = fs::rename(self.dir.join(&name), &gone).and_then(|()| self.sync_names());
@@ -152,9 +158,7 @@ mod trees {
         fn sync_files(&mut self) -> io::Result<()> {
             for path in files_of(&self.dir)? {
                 if !self.synced.contains(&path) {
-                    let file = File::open(&path)?;
-                    file.set_permissions(Permissions::from_mode(0o600))?;
-                    file.sync_all()?;
+                    sync_private(&path)?;
                     if is_blob(&path) {
                         self.synced.insert(path);
                     }
@@ -197,9 +201,7 @@ mod trees {
             let (bytes, checksum) = checked(&path, &mut io::sink())?;
             list.push_str(&format!("{checksum:08x} {bytes} {}\n", relative(dir, &path)));
             if !synced.contains(&path) {
-                let file = File::open(&path)?;
-                file.set_permissions(Permissions::from_mode(0o600))?;
-                file.sync_all()?;
+                sync_private(&path)?;
             }
         }
         list.push_str(&format!("{:08x}\n", crc32c::crc32c(list.as_bytes())));
@@ -213,6 +215,15 @@ mod trees {
             File::open(dir)?.sync_all()?;
         }
         Ok(())
+    }
+
+    /// sled makes its files as the umask says: they become their owner's alone, and durable.
+    fn sync_private(path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        file.sync_all()
     }
 
     /// A copy of a snapshot that sled may write to, as it does when it opens one.

@@ -1,5 +1,7 @@
 //! A compaction that is killed or whose disk fails, at any call and at any step, loses nothing, and the next one gets through.
 
+use std::ops::Range;
+
 use journeyman_core::Queue;
 use journeyman_core::compaction::Progress;
 use journeyman_core::disk::MemDisk;
@@ -47,7 +49,7 @@ fn whatever_survives_a_crash_after_any_call_of_a_compaction_holds_everything() {
         }
     }
     println!("{states} states after a crash");
-    assert!(states > 100, "{states}");
+    assert!(states > 70, "{states}");
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn a_crash_in_the_life_after_a_crash_loses_nothing_either() {
         }
     }
     println!("{states} states after a second crash");
-    assert!(states > 500, "{states}");
+    assert!(states > 400, "{states}");
 }
 
 #[test]
@@ -108,11 +110,12 @@ fn after_any_call_that_failed_once_nothing_is_lost_and_the_next_try_succeeds() {
         assert_eq!(rig.queue(), next.queue);
     }
     println!("{failures} calls failed, {told} of them were told");
-    assert!(failures > 30 && told + 8 > failures, "{told} of {failures}");
+    // Not told: that the size of what is removed could not be looked up.
+    assert!(failures > 25 && told + 2 >= failures, "{told} of {failures}");
 }
 
 /// Several segments for each compaction.
-const SMALL: JournalLimits = JournalLimits { segment_bytes: 2048, batch_bytes: 1 << 20 };
+const SMALL: JournalLimits = JournalLimits { segment_bytes: 1024, batch_bytes: 1 << 20 };
 
 /// The third compaction of a life, the number of calls before it, and the state that must be there all along.
 fn compacted() -> (Recorded, usize, Queue) {
@@ -134,17 +137,21 @@ fn every_cut(crashed: &Crashed) -> Vec<Image> {
     for renames in 0..=crashed.renames.len() {
         images.push(crashed.image(renames, |_, _| vec![]));
         if !crashed.writes.is_empty() {
-            images.push(crashed.image(renames, |_, bytes| vec![0..bytes.len()]));
-            images.push(crashed.image(renames, |_, bytes| vec![0..bytes.len() / 2]));
-            images.push(crashed.image(renames, |_, bytes| vec![bytes.len() / 3..bytes.len()]));
-            images.push(crashed.image(renames, |number, bytes| if number % 2 == 0 { vec![0..bytes.len()] } else { vec![] }));
+            images.push(crashed.image(renames, |_, bytes| only(0..bytes.len())));
+            images.push(crashed.image(renames, |_, bytes| only(0..bytes.len() / 2)));
+            images.push(crashed.image(renames, |_, bytes| only(bytes.len() / 3..bytes.len())));
+            images.push(crashed.image(renames, |number, bytes| if number % 2 == 0 { only(0..bytes.len()) } else { vec![] }));
         }
     }
     images
 }
 
 fn nothing_and_all(crashed: &Crashed) -> [Image; 2] {
-    [crashed.image(0, |_, _| vec![]), crashed.image(crashed.renames.len(), |_, bytes| vec![0..bytes.len()])]
+    [crashed.image(0, |_, _| vec![]), crashed.image(crashed.renames.len(), |_, bytes| only(0..bytes.len()))]
+}
+
+fn only(part: Range<usize>) -> Vec<Range<usize>> {
+    vec![part]
 }
 
 #[test]

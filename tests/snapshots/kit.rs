@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use journeyman_core::compaction::{Compacted, Compaction, CompactionError, Phase, Progress};
 use journeyman_core::disk::{Disk, FileDisk, MemDisk};
-use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, RotateError, Salt};
+use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, Salt};
 use journeyman_core::queue::{Change, Phase as Standing};
 use journeyman_core::snapshot::SnapshotStore;
 use journeyman_core::store::{OpenError, Store};
@@ -245,10 +245,7 @@ impl Life {
 
     /// Rotates and compacts; whatever the disk refuses is told.
     pub(crate) fn try_to_compact(&mut self) -> Result<Progress, String> {
-        match self.journal.rotate() {
-            Ok(_) | Err(RotateError::Draft(_)) => {}
-            Err(error) => return Err(error.to_string()),
-        }
+        self.journal.rotate().map_err(|error| error.to_string())?;
         let before = self.journal.writes_to().expect("it writes");
         let mut compaction = self.rig.compaction(before).map_err(|error| error.to_string())?;
         run(&mut compaction).map_err(|error| error.to_string())

@@ -131,6 +131,29 @@ fn ids_rise_when_all_has_ended_and_been_compacted_away() {
     }
 }
 
+/// Another crate of the program may switch the feature on.
+#[test]
+fn a_build_with_sled_goes_on_from_plain_files() {
+    let place = Place::new(Kind::Plain);
+    let mut life = Life::begin(&place.rig());
+    life.busy(5);
+    let first = life.compact().seq;
+    life.busy(5);
+    let second = life.compact().seq;
+    let Place { dir, disk, .. } = place;
+    let place = Place { dir, disk, kind: Kind::Sled };
+    let rig = place.rig();
+    let mut life = Life::begin(&rig);
+    assert_eq!(rig.seqs(), [first, second]);
+    let third = life.compact();
+    assert_eq!((third.base, rig.seqs()), (Some(second), vec![second, third.seq]));
+    life.busy(5);
+    let fourth = life.compact();
+    assert_eq!((fourth.base, rig.seqs()), (Some(third.seq), vec![third.seq, fourth.seq]));
+    assert!(!rig.names().iter().any(|name| name.ends_with(".snapshot")));
+    assert_eq!(rig.queue(), life.queue);
+}
+
 #[test]
 fn what_is_in_a_snapshot_already_is_not_compacted_again() {
     let place = Place::new(Kind::Plain);
