@@ -70,21 +70,30 @@ mod trees {
             File::open(&self.dir)?.sync_all()
         }
 
+        /// Beside the original, where blobs need no second copy; when there is no room, in the system's place for temporary files.
         fn open_copy(&self, seq: Seq, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
-            // In the same file system, where blobs need no second copy, and as private as the original.
             let number = OPENED.fetch_add(1, Ordering::Relaxed);
-            let scratch = Scratch(self.dir.join(format!("{}{SCRATCH}{number}", name_of(seq))));
-            let (from, name) = (self.dir.join(name), name.to_owned());
-            let failed = SnapshotError::damaged(&name, "a tree that sled opens without a panic, in time");
-            let said = name.clone();
-            let source = limited(move || {
-                let files = copy(&from, &scratch.0, &name);
-                files.and_then(|()| Ok(SledSource { db: config(&scratch.0).open().map_err(unreadable(&name))?, name, _scratch: scratch }))
-            });
-            match source {
-                Ok(Some(opened)) => opened.map(|source| Box::new(source) as Box<dyn ChunkSource>),
-                Ok(None) => Err(failed),
-                Err(error) => Err(SnapshotError::Io { name: said, source: error }),
+            let scratch = format!("{}{SCRATCH}{number}", name_of(seq));
+            match self.open_copy_in(self.dir.join(&scratch), name) {
+                Err(SnapshotError::Io { source, .. }) if NO_ROOM.contains(&source.kind()) => {
+                    let elsewhere = format!("journeyman-{}-{scratch}", std::process::id());
+                    self.open_copy_in(std::env::temp_dir().join(elsewhere), name)
+                }
+                opened => opened,
+            }
+        }
+
+        fn open_copy_in(&self, scratch: PathBuf, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
+            let (from, copied) = (self.dir.join(name), name.to_owned());
+            let open = move || {
+                let scratch = Scratch(scratch);
+                copy(&from, &scratch.0, &copied)?;
+                let db = config(&scratch.0).open().map_err(unreadable(&copied))?;
+                Ok(SledSource { db, name: copied, _scratch: scratch })
+            };
+            match limited(open).map_err(SnapshotError::io(name))? {
+                Some(opened) => opened.map(|source| Box::new(source) as Box<dyn ChunkSource>),
+                None => Err(SnapshotError::damaged(name, "a tree that sled opens without a panic, in time")),
             }
         }
     }
@@ -324,7 +333,12 @@ mod trees {
         let mut files = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            if entry.file_type()?.is_dir() { files.extend(files_of(&entry.path())?) } else { files.push(entry.path()) }
+            match entry.file_type()? {
+                kind if kind.is_dir() => files.extend(files_of(&entry.path())?),
+                kind if kind.is_file() => files.push(entry.path()),
+                // No link is followed.
+                _ => return Err(ErrorKind::NotFound.into()),
+            }
         }
         Ok(files)
     }
@@ -424,6 +438,8 @@ mod trees {
     const SUFFIX: &str = ".sled";
     const DRAFT: &str = ".tmp";
     const SCRATCH: &str = ".open";
+    /// When a copy cannot be beside the original.
+    const NO_ROOM: [ErrorKind; 3] = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::ReadOnlyFilesystem];
     /// Where sled keeps large pages.
     const BLOBS: &str = "blobs";
     const LIST: &str = "journeyman.files";
