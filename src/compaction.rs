@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::ids::Seq;
 use crate::journal::{Boundary, RecoverError, Salt, Sealed, removable};
 use crate::queue::Queue;
-use crate::snapshot::{Draft, Loaded, Loading, SnapshotError, SnapshotStore, Verified, Verifying};
+use crate::snapshot::{Draft, Finished, Loaded, Loading, SnapshotError, SnapshotStore, Verified, Verifying};
 use crate::store::{FoldError, fold, newest_first};
 
 /// One compaction.
@@ -104,6 +104,7 @@ enum Stage {
     Loaded { base: Option<Boundary>, queue: Queue },
     Folding { base: Option<Boundary>, queue: Queue, sealed: Sealed },
     Writing { base: Option<Boundary>, queue: Queue, draft: Draft, behind: u64 },
+    Written { base: Option<Boundary>, queue: Queue, finished: Finished, behind: u64 },
     Verifying { base: Option<Boundary>, queue: Queue, verifying: Verifying, behind: u64 },
     Publishing { base: Option<Boundary>, verified: Verified, behind: u64 },
     Sweeping(Sweep),
@@ -136,7 +137,7 @@ impl Compaction {
             Stage::Choosing { .. } | Stage::Loading { .. } => Some(Phase::Loading),
             Stage::Loaded { .. } | Stage::Folding { .. } => Some(Phase::Folding),
             Stage::Writing { .. } => Some(Phase::Writing),
-            Stage::Verifying { .. } => Some(Phase::Verifying),
+            Stage::Written { .. } | Stage::Verifying { .. } => Some(Phase::Verifying),
             Stage::Publishing { .. } => Some(Phase::Publishing),
             Stage::Sweeping(_) => Some(Phase::Sweeping),
             Stage::Over => None,
@@ -156,6 +157,11 @@ impl Compaction {
             Stage::Loaded { base, queue } => self.seek(base, queue),
             Stage::Folding { base, queue, sealed } => self.fold(base, queue, sealed),
             Stage::Writing { base, queue, draft, behind } => self.write(base, queue, draft, behind),
+            Stage::Written { base, queue, finished, behind } => {
+                let verifying = finished.verify(&*self.snapshots)?;
+                self.stage = Stage::Verifying { base, queue, verifying, behind };
+                Ok(working(Phase::Verifying, 0, 0))
+            }
             Stage::Verifying { base, queue, verifying, behind } => self.verify(base, queue, verifying, behind),
             Stage::Publishing { base, verified, behind } => self.publish(base, verified, behind),
             Stage::Sweeping(sweep) => self.sweep(sweep),
@@ -225,8 +231,8 @@ impl Compaction {
         self.stage = match written {
             Some(_) => Stage::Writing { base, queue, draft, behind },
             None => {
-                let verifying = draft.finish(&queue)?.verify(&*self.snapshots)?;
-                Stage::Verifying { base, queue, verifying, behind }
+                let finished = draft.finish(&queue)?;
+                Stage::Written { base, queue, finished, behind }
             }
         };
         Ok(working(Phase::Writing, 0, written.unwrap_or_default()))
@@ -248,7 +254,7 @@ impl Compaction {
         let mut snapshots = newest_first(&*self.snapshots)?;
         snapshots.retain(|other| *other != seq && Some(*other) != base.map(|base| base.last));
         snapshots.reverse();
-        let segments = base.map(|base| removable(&*self.disk, base.segment)).unwrap_or_default();
+        let segments = base.map_or_else(|| Ok(Vec::new()), |base| removable(&*self.disk, base.segment))?;
         let passed_over = std::mem::take(&mut self.passed_over);
         let base = base.map(|base| base.last);
         let compacted = Compacted { seq, base, snapshot_bytes, removed_bytes: 0, kept_bytes: behind, passed_over };

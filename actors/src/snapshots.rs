@@ -15,16 +15,12 @@ use journeyman_core::snapshot::{PlainStore, SnapshotStore};
 /// feature `sled`. For tools that [read a directory](journeyman_core::store::Store::open), and for tests.
 #[must_use]
 pub fn store(dir: &Path, disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
+    let plain = PlainStore::new(disk);
     #[cfg(feature = "sled")]
-    return {
-        drop(disk);
-        Box::new(trees::SledStore::new(dir))
-    };
+    let store = trees::SledStore::new(dir, plain);
     #[cfg(not(feature = "sled"))]
-    {
-        let _ = dir;
-        plain(disk)
-    }
+    let (store, _) = (plain, dir);
+    Box::new(store)
 }
 
 /// How the actors get at the snapshots, each with a value of its own.
@@ -51,16 +47,21 @@ mod trees {
     use std::time::Duration;
 
     use journeyman_core::Seq;
-    use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, SnapshotError, SnapshotStore, Verified};
+    use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, PlainStore, SnapshotError, SnapshotStore, Verified};
 
-    /// Snapshots as directories of sled.
+    /// Snapshots as directories of sled. Those that a build without it left in plain files are read, and removed in their turn.
     pub(super) struct SledStore {
         dir: PathBuf,
+        plain: PlainStore,
     }
 
     impl SledStore {
-        pub(super) fn new(dir: &Path) -> Self {
-            Self { dir: dir.to_owned() }
+        pub(super) fn new(dir: &Path, plain: PlainStore) -> Self {
+            Self { dir: dir.to_owned(), plain }
+        }
+
+        fn is_plain(&self, seq: Seq) -> bool {
+            !self.dir.join(name_of(seq)).exists() && self.dir.join(self.plain.name(seq)).exists()
         }
 
         fn names(&self) -> Result<Vec<String>, SnapshotError> {
@@ -72,32 +73,43 @@ mod trees {
             File::open(&self.dir)?.sync_all()
         }
 
+        /// Beside the original, where blobs need no second copy; when there is no room, in the system's place for temporary files.
         fn open_copy(&self, seq: Seq, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
-            // In the same file system, where blobs need no second copy, and as private as the original.
             let number = OPENED.fetch_add(1, Ordering::Relaxed);
-            let scratch = Scratch(self.dir.join(format!("{}{SCRATCH}{number}", name_of(seq))));
-            let (from, name) = (self.dir.join(name), name.to_owned());
-            let failed = SnapshotError::damaged(&name, "a tree that sled opens without a panic, in time");
-            let said = name.clone();
-            let source = limited(move || {
-                let files = copy(&from, &scratch.0, &name);
-                files.and_then(|()| Ok(SledSource { db: config(&scratch.0).open().map_err(unreadable(&name))?, name, _scratch: scratch }))
-            });
-            match source {
-                Ok(Some(opened)) => opened.map(|source| Box::new(source) as Box<dyn ChunkSource>),
-                Ok(None) => Err(failed),
-                Err(error) => Err(SnapshotError::Io { name: said, source: error }),
+            let scratch = format!("{}{SCRATCH}{number}", name_of(seq));
+            match self.open_copy_in(self.dir.join(&scratch), name) {
+                Err(SnapshotError::Io { source, .. }) if NO_ROOM.contains(&source.kind()) => {
+                    let elsewhere = format!("journeyman-{}-{scratch}", std::process::id());
+                    self.open_copy_in(std::env::temp_dir().join(elsewhere), name)
+                }
+                opened => opened,
+            }
+        }
+
+        fn open_copy_in(&self, scratch: PathBuf, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
+            let (from, copied) = (self.dir.join(name), name.to_owned());
+            let open = move || {
+                let scratch = Scratch(scratch);
+                copy(&from, &scratch.0, &copied)?;
+                let db = config(&scratch.0).open().map_err(unreadable(&copied))?;
+                Ok(SledSource { db, name: copied, _scratch: scratch })
+            };
+            match limited(open).map_err(SnapshotError::io(name))? {
+                Some(opened) => opened.map(|source| Box::new(source) as Box<dyn ChunkSource>),
+                None => Err(SnapshotError::damaged(name, "a tree that sled opens without a panic, in time")),
             }
         }
     }
 
     impl SnapshotStore for SledStore {
         fn name(&self, seq: Seq) -> String {
-            name_of(seq)
+            if self.is_plain(seq) { self.plain.name(seq) } else { name_of(seq) }
         }
 
         fn list(&self) -> Result<Vec<Seq>, SnapshotError> {
-            Ok(self.names()?.iter().filter_map(|name| seq_of(name)).collect())
+            let trees = self.names()?.into_iter().filter_map(|name| seq_of(&name));
+            let seqs: BTreeSet<Seq> = trees.chain(self.plain.list()?).collect();
+            Ok(seqs.into_iter().collect())
         }
 
         fn sweep(&self) -> Result<(), SnapshotError> {
@@ -119,7 +131,7 @@ mod trees {
         }
 
         fn open(&self, seq: Seq) -> Result<Box<dyn ChunkSource>, SnapshotError> {
-            self.open_copy(seq, &name_of(seq))
+            if self.is_plain(seq) { self.plain.open(seq) } else { self.open_copy(seq, &name_of(seq)) }
         }
 
         fn open_draft(&self, draft: &Finished) -> Result<Box<dyn ChunkSource>, SnapshotError> {
@@ -135,6 +147,9 @@ mod trees {
         }
 
         fn remove(&self, seq: Seq) -> Result<(), SnapshotError> {
+            if self.is_plain(seq) {
+                return self.plain.remove(seq);
+            }
             let (name, gone) = (name_of(seq), self.dir.join(draft_of(seq)));
             // By another name first: half of it must not be taken for a damaged snapshot.
             let removed = fs::rename(self.dir.join(&name), &gone).and_then(|()| self.sync_names());
@@ -160,9 +175,7 @@ mod trees {
         fn sync_files(&mut self) -> io::Result<()> {
             for path in files_of(&self.dir)? {
                 if !self.synced.contains(&path) {
-                    let file = File::open(&path)?;
-                    file.set_permissions(Permissions::from_mode(0o600))?;
-                    file.sync_all()?;
+                    sync_private(&path)?;
                     if is_blob(&path) {
                         self.synced.insert(path);
                     }
@@ -205,9 +218,7 @@ mod trees {
             let (bytes, checksum) = checked(&path, &mut io::sink())?;
             list.push_str(&format!("{checksum:08x} {bytes} {}\n", relative(dir, &path)));
             if !synced.contains(&path) {
-                let file = File::open(&path)?;
-                file.set_permissions(Permissions::from_mode(0o600))?;
-                file.sync_all()?;
+                sync_private(&path)?;
             }
         }
         list.push_str(&format!("{:08x}\n", crc32c::crc32c(list.as_bytes())));
@@ -221,6 +232,15 @@ mod trees {
             File::open(dir)?.sync_all()?;
         }
         Ok(())
+    }
+
+    /// sled makes its files as the umask says: they become their owner's alone, and durable.
+    fn sync_private(path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        file.sync_all()
     }
 
     /// A copy of a snapshot that sled may write to, as it does when it opens one.
@@ -321,7 +341,12 @@ mod trees {
         let mut files = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            if entry.file_type()?.is_dir() { files.extend(files_of(&entry.path())?) } else { files.push(entry.path()) }
+            match entry.file_type()? {
+                kind if kind.is_dir() => files.extend(files_of(&entry.path())?),
+                kind if kind.is_file() => files.push(entry.path()),
+                // No link is followed.
+                _ => return Err(ErrorKind::NotFound.into()),
+            }
         }
         Ok(files)
     }
@@ -421,6 +446,8 @@ mod trees {
     const SUFFIX: &str = ".sled";
     const DRAFT: &str = ".tmp";
     const SCRATCH: &str = ".open";
+    /// When a copy cannot be beside the original.
+    const NO_ROOM: [ErrorKind; 3] = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::ReadOnlyFilesystem];
     /// Where sled keeps large pages.
     const BLOBS: &str = "blobs";
     const LIST: &str = "journeyman.files";

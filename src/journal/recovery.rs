@@ -112,7 +112,7 @@ impl Recovery {
         if let Some(torn) = &mut torn {
             torn.last = tail.last;
         }
-        let kept = removable(&*disk, from.segment).iter().map(|(_, bytes)| bytes).sum();
+        let kept = removable(&*disk, from.segment)?.iter().map(|(_, bytes)| bytes).sum();
         Ok(Self { disk, tail, torn, bytes, kept })
     }
 

@@ -121,17 +121,14 @@ impl Sealed {
 }
 
 /// The segments up to the number `upto`, oldest first, each with its bytes without the zeros behind its last frame. Of a
-/// segment whose successor cannot be read the bytes are not known, and count as none.
-pub(crate) fn removable(disk: &dyn Disk, upto: u64) -> Vec<(String, u64)> {
-    let Ok(names) = numbered::<std::convert::Infallible>(disk) else { return Vec::new() };
-    let next = |number: u64| names.range(number.saturating_add(1)..).next();
+/// segment whose successor cannot be read the bytes are not known, and count as none: nothing that is still needed may hang on them.
+pub(crate) fn removable<E>(disk: &dyn Disk, upto: u64) -> Result<Vec<(String, u64)>, RecoverError<E>> {
+    let names = numbered(disk)?;
     let length = |number: u64| {
-        let (_, successor) = next(number)?;
-        let Start::Header(Header { previous: Some(previous), .. }) = Header::read(&disk.read_at(successor, 0, segment::HEADER).ok()?)
-        else {
-            return None;
-        };
+        let (_, successor) = names.range(number.saturating_add(1)..).next()?;
+        let head = disk.read_at(successor, 0, segment::HEADER).ok()?;
+        let Start::Header(Header { previous: Some(previous), .. }) = Header::read(&head) else { return None };
         (previous.number == number).then_some(previous.length)
     };
-    names.range(..=upto).map(|(number, name)| (name.clone(), length(*number).unwrap_or_default())).collect()
+    Ok(names.range(..=upto).map(|(number, name)| (name.clone(), length(*number).unwrap_or_default())).collect())
 }
