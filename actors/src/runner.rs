@@ -285,8 +285,7 @@ impl<C: 'static> Configured<C> {
         let (dir, blueprint) = self.check()?;
         let (tell, told) = oneshot::channel();
         let (stop, stopping) = oneshot::channel();
-        let host =
-            Host::start(move || live(dir, blueprint, tell, stopping)).map_err(|error| StartError::Thread(error.to_string()))?;
+        let host = Host::start(move || live(dir, blueprint, tell, stopping)).map_err(|error| StartError::Thread(error.to_string()))?;
         let base = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
         Ok(Runner { base, host: Some((host, stop)) })
     }

@@ -124,6 +124,14 @@ pub(super) fn read(salt: Salt, bytes: &[u8], at: usize) -> Read {
     Read::Whole(Frame { content, previous: word(48), checksum: word(60), end: at + HEADER + body.len() })
 }
 
+/// How many bytes the frame at `at` takes, as its header says; none when that is not whole or does not verify.
+pub(super) fn length(salt: Salt, bytes: &[u8], at: usize) -> Option<usize> {
+    let (header, _) = bytes.get(at..)?.split_first_chunk::<HEADER>()?;
+    let verifies = u32::from_le_bytes(field(header, 60)) == salted(salt, &header[..60]);
+    let body = usize::try_from(u32::from_le_bytes(field(header, 8))).ok()?;
+    verifies.then(|| body.saturating_add(HEADER))
+}
+
 /// Whether a whole frame that was written after record `last` begins anywhere at or behind `from`: a seal, or a batch behind
 /// the one that comes next. An earlier frame found there is no witness: a torn payload may hold a copy of one.
 pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> bool {

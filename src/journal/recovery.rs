@@ -103,7 +103,7 @@ impl Recovery {
         while let Some(file) = files.next() {
             let successor = files.peek().and_then(|next| next.header.previous);
             let bytes = disk.read(&file.name).map_err(|source| RecoverError::Io { file: file.name.clone(), source })?;
-            let mut inside = walk.enter(file, successor, bytes)?;
+            let mut inside = walk.enter(file, successor, bytes, true)?;
             while let Some(batch) = walk.next(&mut inside)? {
                 fold(batch).map_err(|source| failed(&inside, source))?;
             }

@@ -21,8 +21,7 @@ pub(crate) struct Sealed {
 
 enum Stage {
     Between,
-    /// Its bytes come piece by piece: a whole segment at once would hold up whoever waits for the disk.
-    Reading(File, Proved, Vec<u8>),
+    /// Its bytes come piece by piece: a whole segment at once would hold up whoever waits for the disk, and fill the memory.
     Inside(Inside),
     Over,
 }
@@ -76,29 +75,19 @@ impl Sealed {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Between => {
                 let Some((file, proved)) = self.files.next() else { return Ok(None) };
-                self.stage = Stage::Reading(file, proved, Vec::new());
+                // A header that was whole when the segments were found; from there on piece by piece.
+                let head = self.read_at(&file.name, 0, segment::HEADER)?;
+                self.stage = Stage::Inside(self.walk.enter(file, Some(proved), head, false)?);
                 Ok(Some(0))
-            }
-            Stage::Reading(file, proved, mut read) => {
-                let left = proved.length.saturating_sub(read.len() as u64);
-                let ask = usize::try_from(left).unwrap_or(usize::MAX).min(bytes);
-                let more = self
-                    .disk
-                    .read_at(&file.name, read.len() as u64, ask)
-                    .map_err(|source| RecoverError::Io { file: file.name.clone(), source })?;
-                let got = more.len();
-                read.extend(more);
-                // A file that ends too early is judged by its frames.
-                self.stage = if got < ask || got as u64 == left {
-                    Stage::Inside(self.walk.enter(file, Some(proved), read)?)
-                } else {
-                    Stage::Reading(file, proved, read)
-                };
-                Ok(Some(got as u64))
             }
             Stage::Inside(mut inside) => {
                 let (mut folded, mut done) = (0, 0);
                 while folded < records && done < bytes {
+                    if let Some((offset, left)) = inside.wants() {
+                        let got = self.read(&mut inside, offset, left, bytes)?;
+                        self.stage = Stage::Inside(inside);
+                        return Ok(Some(got));
+                    }
                     let Some(batch) = self.walk.next(&mut inside)? else {
                         self.stage = Stage::Between;
                         return Ok(Some(0));
@@ -112,6 +101,18 @@ impl Sealed {
             }
             Stage::Over => Ok(None),
         }
+    }
+
+    /// Reads at most about `bytes` of the `left` ones from `offset` on.
+    fn read<E>(&self, inside: &mut Inside, offset: u64, left: u64, bytes: usize) -> Result<u64, RecoverError<E>> {
+        let ask = usize::try_from(left).unwrap_or(usize::MAX).min(bytes);
+        let more = self.read_at(&inside.place().0, offset, ask)?;
+        inside.feed(&more, more.len() < ask || more.len() as u64 == left);
+        Ok(more.len() as u64)
+    }
+
+    fn read_at<E>(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, RecoverError<E>> {
+        self.disk.read_at(name, offset, length).map_err(|source| RecoverError::Io { file: name.to_owned(), source })
     }
 
     /// Where the last of them ends. Its epoch is known once all of them are read.

@@ -133,7 +133,11 @@ pub(super) struct Inside {
     file: File,
     /// How much of it its successor says is there; none for the last.
     successor: Option<Proved>,
+    /// Its bytes from `base` on, as far as they have been read.
     bytes: Vec<u8>,
+    base: usize,
+    /// Whether nothing follows them.
+    is_whole: bool,
     at: usize,
     checksum: u32,
     batch_at: usize,
@@ -143,6 +147,26 @@ impl Inside {
     /// Its name, and where the last batch began.
     pub(super) fn place(&self) -> (String, u64) {
         (self.file.name.clone(), self.batch_at as u64)
+    }
+
+    /// Where to read on, and how much of the file is left, when the next frame is not whole yet.
+    pub(super) fn wants(&self) -> Option<(u64, u64)> {
+        let behind = self.base + self.bytes.len();
+        let unread = behind.saturating_sub(self.at);
+        let is_there = unread >= frame::HEADER
+            && frame::length(self.file.header.salt, &self.bytes, self.at - self.base).is_none_or(|length| length <= unread);
+        let left = self.successor.map_or(0, |proved| proved.length.saturating_sub(behind as u64));
+        (!self.is_whole && !is_there && left > 0).then_some((behind as u64, left))
+    }
+
+    /// Goes on with `more` behind what was read; what is behind the last frame read is let go. A file that ends too early is judged
+    /// by its frames.
+    pub(super) fn feed(&mut self, more: &[u8], is_whole: bool) {
+        let done = (self.at - self.base).min(self.bytes.len());
+        self.bytes.drain(..done);
+        self.base += done;
+        self.bytes.extend_from_slice(more);
+        self.is_whole = is_whole;
     }
 
     fn here(&self) -> Proved {
@@ -160,13 +184,19 @@ impl Walk {
         Self { tail: Tail { last, epoch, proved: boundary.proved(), unproved: None, next }, torn, bytes: 0 }
     }
 
-    /// Begins with a segment, of which these are the bytes: at least up to the length that its successor names.
-    pub(super) fn enter<E>(&mut self, file: File, successor: Option<Proved>, bytes: Vec<u8>) -> Result<Inside, RecoverError<E>> {
+    /// Begins with a segment, of which these are the first bytes: all of it, or to be followed by what it [wants](Inside::wants).
+    pub(super) fn enter<E>(
+        &mut self,
+        file: File,
+        successor: Option<Proved>,
+        bytes: Vec<u8>,
+        is_whole: bool,
+    ) -> Result<Inside, RecoverError<E>> {
         if file.header.first != self.tail.last.next() {
             return Err(damaged(&file.name, 0, &format!("a segment that begins at record {}", self.tail.last.next())));
         }
         let checksum = file.header.previous.map_or(0, |previous| previous.checksum);
-        let inside = Inside { file, successor, bytes, at: segment::HEADER, checksum, batch_at: 0 };
+        let inside = Inside { file, successor, bytes, base: 0, is_whole, at: segment::HEADER, checksum, batch_at: 0 };
         self.tail.proved = Some(inside.here());
         // The header of this segment, durable before it got its name, proves all before it.
         self.tail.unproved = None;
@@ -185,7 +215,7 @@ impl Walk {
                 return if agrees { Ok(None) } else { Err(end()) };
             }
             let last = inside.successor.is_none();
-            match frame::read(inside.file.header.salt, &inside.bytes, inside.at) {
+            match frame::read(inside.file.header.salt, &inside.bytes, inside.at - inside.base) {
                 Read::Whole(frame) if frame.previous != inside.checksum => {
                     return Err(inside.damaged("a frame that follows the one before it"));
                 }
@@ -195,7 +225,7 @@ impl Walk {
                     self.tail.proved = Some(inside.here());
                     inside.batch_at = inside.at;
                     inside.checksum = frame.checksum;
-                    let end = frame.end;
+                    let end = inside.base + frame.end;
                     match frame.content {
                         Content::Batch(batch) => {
                             self.check(inside, &batch)?;
@@ -212,7 +242,7 @@ impl Walk {
                     return Ok(None);
                 }
                 Read::Bad(expected) if last => {
-                    if frame::is_later_frame_behind(inside.file.header.salt, &inside.bytes, inside.at + 1, self.tail.last) {
+                    if frame::is_later_frame_behind(inside.file.header.salt, &inside.bytes, inside.at - inside.base + 1, self.tail.last) {
                         return Err(inside.damaged(&format!("{expected}, as a later frame is whole")));
                     }
                     self.bytes += inside.at as u64;

@@ -134,6 +134,11 @@ impl SnapshotStore for Faulty {
         self.inner.list()
     }
 
+    fn sweep(&self) -> Result<(), SnapshotError> {
+        self.fault.call()?;
+        self.inner.sweep()
+    }
+
     fn begin(&self, seq: Seq) -> Result<Box<dyn ChunkSink>, SnapshotError> {
         self.fault.call()?;
         Ok(Box::new(FaultySink { inner: self.inner.begin(seq)?, fault: self.fault.clone() }))
