@@ -301,7 +301,7 @@ impl CompactionLimits {
     /// snapshots in sled take less than five, and the segments behind the older one two.
     #[must_use]
     pub const fn of(journal_bytes: u64) -> Self {
-        Self { least_bytes: 16 << 20, percent_of_live: 100, journal_bytes }
+        Self { least_bytes: 6 << 20, percent_of_live: 100, journal_bytes }
     }
 }
 

@@ -92,7 +92,7 @@ mod trees {
                 let scratch = Scratch(scratch);
                 copy(&from, &scratch.0, &copied)?;
                 let db = config(&scratch.0).open().map_err(unreadable(&copied))?;
-                Ok(SledSource { db, name: copied, _scratch: scratch })
+                Ok(SledSource { tree: Tree::new(db), name: copied, _scratch: scratch })
             };
             match limited(open).map_err(SnapshotError::io(name))? {
                 Some(opened) => opened.map(|source| Box::new(source) as Box<dyn ChunkSource>),
@@ -127,7 +127,7 @@ mod trees {
             let at = dir.clone();
             let opened = limited(move || config(&at).open()).map_err(SnapshotError::io(&name))?;
             let db = opened.unwrap_or_else(|| Err(sled::Error::Unsupported("it did not open".to_owned()))).map_err(unwritable(&name))?;
-            Ok(Box::new(SledSink { parent: self.dir.clone(), dir, name, db, chunks: 0, synced: BTreeSet::new() }))
+            Ok(Box::new(SledSink { parent: self.dir.clone(), dir, name, tree: Tree::new(db), chunks: 0, synced: BTreeSet::new() }))
         }
 
         fn open(&self, seq: Seq) -> Result<Box<dyn ChunkSource>, SnapshotError> {
@@ -157,11 +157,33 @@ mod trees {
         }
     }
 
+    /// A tree whose memory is given back when it is dropped. sled leaves that to whoever uses its collector next, which is the next
+    /// snapshot: each would find the memory of the one before still taken.
+    struct Tree {
+        db: sled::Db,
+        // Dropped behind the tree.
+        _collected: Collected,
+    }
+
+    impl Tree {
+        const fn new(db: sled::Db) -> Self {
+            Self { db, _collected: Collected }
+        }
+    }
+
+    struct Collected;
+
+    impl Drop for Collected {
+        fn drop(&mut self) {
+            (0..COLLECTIONS).for_each(|_| crossbeam_epoch::pin().flush());
+        }
+    }
+
     struct SledSink {
         parent: PathBuf,
         dir: PathBuf,
         name: String,
-        db: sled::Db,
+        tree: Tree,
         chunks: u32,
         /// Blobs, which are written once, that are durable.
         synced: BTreeSet<PathBuf>,
@@ -169,7 +191,7 @@ mod trees {
 
     impl SledSink {
         fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), SnapshotError> {
-            caught(|| self.db.insert(key, value)).map(drop).map_err(unwritable(&self.name))
+            caught(|| self.tree.db.insert(key, value)).map(drop).map_err(unwritable(&self.name))
         }
 
         fn sync_files(&mut self) -> io::Result<()> {
@@ -193,7 +215,7 @@ mod trees {
         }
 
         fn sync(&mut self) -> Result<(), SnapshotError> {
-            caught(|| self.db.flush()).map_err(unwritable(&self.name))?;
+            caught(|| self.tree.db.flush()).map_err(unwritable(&self.name))?;
             // The flush has written all of it, but syncs nothing that grew, and no blob.
             self.sync_files().map_err(SnapshotError::io(&self.name))
         }
@@ -201,9 +223,9 @@ mod trees {
         fn finish(mut self: Box<Self>, meta: &[u8]) -> Result<(), SnapshotError> {
             self.insert(META, meta)?;
             self.sync()?;
-            let Self { parent, dir, name, db, synced, .. } = *self;
+            let Self { parent, dir, name, tree, synced, .. } = *self;
             caught(|| {
-                drop(db);
+                drop(tree);
                 Ok(())
             })
             .map_err(unwritable(&name))?;
@@ -246,14 +268,14 @@ mod trees {
     /// A copy of a snapshot that sled may write to, as it does when it opens one.
     struct SledSource {
         // Closed before its files go.
-        db: sled::Db,
+        tree: Tree,
         name: String,
         _scratch: Scratch,
     }
 
     impl SledSource {
         fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, SnapshotError> {
-            let value = caught(|| self.db.get(key)).map_err(unreadable(&self.name))?;
+            let value = caught(|| self.tree.db.get(key)).map_err(unreadable(&self.name))?;
             Ok(value.map(|value| value.to_vec()))
         }
     }
@@ -456,6 +478,8 @@ mod trees {
     const META: &[u8] = b"meta data";
     /// A snapshot is written once and read once: a cache has nothing to remember. Measured: 64 MiB of it changed nothing.
     const CACHE_BYTES: u64 = 1 << 20;
+    /// Garbage is freed when no thread has looked at it for two rounds; a few more for those that do just then.
+    const COLLECTIONS: usize = 16;
     /// What a snapshot of many gigabytes takes to be copied on a slow disk. It is for what hangs, and nothing is lost when it is wrong.
     const PATIENCE: Duration = Duration::from_secs(120);
     const PIECE: usize = 1 << 20;

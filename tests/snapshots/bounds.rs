@@ -53,8 +53,8 @@ fn a_compaction_is_due_by_ratio_within_its_bounds() {
     let limits = CompactionLimits::of(8 << 30);
     for (since, live, due) in [
         (0, 0, false),
-        ((16 << 20) - 1, 0, false),
-        (16 << 20, 0, true),
+        ((6 << 20) - 1, 0, false),
+        (6 << 20, 0, true),
         (100 << 20, 101 << 20, false),
         (101 << 20, 101 << 20, true),
         ((2 << 30) - 1, 5 << 30, false),
