@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 /// A million jobs that do nothing.
 fn passing(dir: &Path) -> bool {
     soak(dir, |jobs, watch| {
-        flow(jobs, 1_000_000, watch);
+        flow(jobs, std::env::var("SOAK").map_or(1_000_000, |n| n.parse().unwrap()), watch);
         let compactions = jobs.stats().compactions;
         println!("  {compactions} compactions (at least 2)");
         compactions >= 2
@@ -186,6 +186,13 @@ impl Watch {
     fn report(&self) -> bool {
         let seen = self.seen.lock().expect("no look panics");
         let Seen { looks, most_bytes, most_share, memory } = &*seen;
+        let mut next = 0.0;
+        for (jobs, mib) in memory {
+            if *jobs >= next {
+                println!("    after {:.0} jobs: {mib:.0} MiB", jobs * 100_000.0);
+                next = jobs + 1.0;
+            }
+        }
         let slope = slope(memory);
         let most = memory.iter().map(|(_, mib)| *mib).fold(0.0, f64::max);
         println!(

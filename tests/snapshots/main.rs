@@ -7,5 +7,6 @@ mod support;
 mod bounds;
 mod crashes;
 mod damage;
+mod faulty;
 mod kit;
 mod round_trips;
