@@ -183,3 +183,41 @@ async fn raw_bytes_are_brought_back_and_written_again_too() {
     assert_eq!(stored(Cut(vec![1, 2, 3])).await, Err("it would come back as something else".to_owned()));
     assert_eq!(stored(Picky(vec![1])).await, Err("it would not come back: written again, it is empty".to_owned()));
 }
+
+/// Comes back with its two fields in each other's place.
+#[derive(Debug, Clone)]
+struct Swapped {
+    a: u32,
+    b: u32,
+}
+
+impl Serialize for Swapped {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        std::collections::BTreeMap::from([("a", self.a), ("b", self.b)]).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Swapped {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = std::collections::BTreeMap::<String, u32>::deserialize(deserializer)?;
+        Ok(Self { a: fields["b"], b: fields["a"] })
+    }
+}
+
+impl Job for Swapped {
+    type Context = ();
+    type Output = ();
+    const KIND: &'static str = "swapped";
+
+    async fn run(self, _: Cx<()>) -> JobResult<()> {
+        Ok(())
+    }
+}
+
+#[actix::test]
+async fn values_that_change_places_are_another_job() {
+    let t = Runner::in_memory().register::<Swapped>().test().await.unwrap();
+    assert!(t.jobs().enqueue(Swapped { a: 12, b: 12 }).await.is_ok());
+    let refused = t.jobs().enqueue(Swapped { a: 12, b: 21 }).await;
+    assert!(matches!(refused, Err(EnqueueError::NotEncodable { .. })), "{refused:?}");
+}

@@ -69,12 +69,21 @@ impl Base {
         }
     }
 
-    /// Stops in order, whatever queue is in office. Asked again with less patience, the least counts.
+    /// Stops in order, whatever queue is in office. Asked again with less patience, the least counts. A runner that is being reopened
+    /// when the patience is over is given up: what was accepted is on disk.
     pub(crate) async fn drain(&self, patience: Span) -> Result<ShutdownReport, RunnerFailed> {
         self.quiet();
         let until = self.clock.now().steady + patience;
         loop {
-            if let Condition::Over(failed) = self.status.settled().await {
+            let settled = tokio::select! {
+                biased;
+                settled = self.status.settled() => settled,
+                () = self.clock.sleep_until(until) => {
+                    self.status.give_up("the runner was stopped while it was being reopened");
+                    continue;
+                }
+            };
+            if let Condition::Over(failed) = settled {
                 return Err(failed);
             }
             let Some(queue) = self.line.queue() else {

@@ -6,6 +6,7 @@ use std::fmt;
 use journeyman_core::Codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// How the fields of a job become bytes and come back. See [`Job::CODEC`](crate::Job::CODEC).
 ///
@@ -160,15 +161,34 @@ fn is_same_in_json<J: Serialize>(job: &J, back: &J) -> bool {
     serde_json::to_vec(back).is_ok_and(|back| is_same(&job, &back))
 }
 
-/// The same bytes, or the same in other places: a hash map tells its entries in a new order each time.
+/// The same bytes; or the same in another order, as a hash map or a hash set tells its entries in a new one each time: JSON is then
+/// compared entry by entry, anything else by how often each byte is there.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one == other || (one.len() == other.len() && counts(one) == counts(other))
+    one == other
+        || (one.len() == other.len() && counts(one) == counts(other))
+            && match (serde_json::from_slice::<Value>(one), serde_json::from_slice::<Value>(other)) {
+                (Ok(one), Ok(other)) => unordered(one) == unordered(other),
+                _ => true,
+            }
 }
 
 fn counts(bytes: &[u8]) -> [usize; 256] {
     let mut counts = [0; 256];
     bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
     counts
+}
+
+/// The value with the entries of each list in the order of their texts.
+fn unordered(value: Value) -> Value {
+    match value {
+        Value::Array(entries) => {
+            let mut entries: Vec<Value> = entries.into_iter().map(unordered).collect();
+            entries.sort_by_cached_key(Value::to_string);
+            Value::Array(entries)
+        }
+        Value::Object(fields) => Value::Object(fields.into_iter().map(|(name, value)| (name, unordered(value))).collect()),
+        other => other,
+    }
 }
 
 impl<J> fmt::Debug for PayloadCodec<J> {

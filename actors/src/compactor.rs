@@ -2,6 +2,7 @@
 //! a failure it tries again, later each time, and says so until it succeeds. What a step does is its twin's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Recipient, WrapFuture};
 use journeyman_core::Span;
@@ -19,6 +20,7 @@ use crate::status::{Concern, Status};
 pub(crate) struct CompactorActor {
     disk: Arc<dyn Disk>,
     snapshots: Snapshots,
+    turnstile: Turnstile,
     journal: Journal,
     status: Arc<Status>,
     clock: Clock,
@@ -39,19 +41,44 @@ enum Work {
     Idle,
     /// The journal is beginning a new segment, or the pause after a failure is not over.
     Waiting,
-    Steps(Box<Compaction>),
+    Steps {
+        compaction: Box<Compaction>,
+        // Given back behind it.
+        _turn: Turn,
+    },
+}
+
+/// Lets one compaction of a directory through at a time, also when the compactor of an earlier reign hangs in the disk. Clones
+/// share it.
+#[derive(Clone, Default)]
+pub(crate) struct Turnstile(Arc<AtomicBool>);
+
+/// Leave to compact; given back on drop.
+pub(crate) struct Turn(Turnstile);
+
+impl Turnstile {
+    pub(crate) fn enter(&self) -> Option<Turn> {
+        (!self.0.swap(true, Ordering::AcqRel)).then(|| Turn(self.clone()))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Release);
+    }
 }
 
 impl CompactorActor {
     pub(crate) const fn new(
         disk: Arc<dyn Disk>,
         snapshots: Snapshots,
+        turnstile: Turnstile,
         journal: Journal,
         status: Arc<Status>,
         clock: Clock,
         rate: u64,
     ) -> Self {
-        Self { disk, snapshots, journal, status, clock, rate, work: Work::Idle, failures: 0 }
+        Self { disk, snapshots, turnstile, journal, status, clock, rate, work: Work::Idle, failures: 0 }
     }
 
     fn begin(&mut self, ctx: &Context<Self>) {
@@ -59,8 +86,14 @@ impl CompactorActor {
         self.journal.rotate.do_send(Rotate { reply: ctx.address().recipient() });
     }
 
+    fn enter(&self, number: u64, salt: Salt) -> Result<Work, String> {
+        let turn = self.turnstile.enter().ok_or("an earlier one has not come to an end")?;
+        let compaction = Compaction::begin(self.disk.clone(), (self.snapshots)(), number, salt).map_err(|error| error.to_string())?;
+        Ok(Work::Steps { compaction: Box::new(compaction), _turn: turn })
+    }
+
     fn step(&mut self, ctx: &mut Context<Self>) {
-        let Work::Steps(compaction) = &mut self.work else { return };
+        let Work::Steps { compaction, .. } = &mut self.work else { return };
         match compaction.step() {
             Ok(Progress::Working { written_bytes, .. }) => {
                 let pause = Span(written_bytes.saturating_mul(1_000) / self.rate.max(1));
@@ -93,8 +126,9 @@ impl CompactorActor {
         self.work = Work::Waiting;
         self.status.concern(Concern::Compaction, Some(format!("the journal is not being compacted: {why}")));
         events::compaction_failed(why, self.failures, pause);
-        // What it wrote is of no use, and the disk may be full of it.
-        if let Err(error) = (self.snapshots)().sweep() {
+        // What it wrote is of no use, and the disk may be full of it; unless it is another's, who is still at it.
+        let swept = self.turnstile.enter().map_or(Ok(()), |_turn| (self.snapshots)().sweep());
+        if let Err(error) = swept {
             events::compaction_failed(&error.to_string(), self.failures, pause);
         }
         self.after(pause, ctx, |actor, ctx| actor.begin(ctx));
@@ -133,13 +167,13 @@ impl Handler<Rotated> for CompactorActor {
         self.clock.stir();
         let salt = Salt(u128::from(self.clock.random()) << 64 | u128::from(self.clock.random()));
         let begun = match rotated {
-            Rotated::To(number) => Compaction::begin(self.disk.clone(), (self.snapshots)(), number, salt).map_err(|e| e.to_string()),
+            Rotated::To(number) => self.enter(number, salt),
             Rotated::NothingWritten => return self.end(None),
             Rotated::Failed { why } => Err(why),
         };
         match begun {
-            Ok(compaction) => {
-                self.work = Work::Steps(Box::new(compaction));
+            Ok(work) => {
+                self.work = work;
                 ctx.notify(Step);
             }
             Err(why) => self.failed(&why, ctx),

@@ -123,6 +123,10 @@ impl Limits {
                 format!("events_kept is {}: it takes 1 to {MOST_EVENTS_KEPT}", self.events_kept),
             ),
             (self.calls == 0, "calls is 0: nobody could ever ask for anything".to_owned()),
+            (
+                self.stuck_after < Duration::from_millis(LEAST_STUCK_MS),
+                format!("stuck_after is {:?}, less than the {LEAST_STUCK_MS} ms that a busy machine may pause", self.stuck_after),
+            ),
             (self.compaction_rate == 0, "compaction_rate is 0: the journal would grow to its limit".to_owned()),
             (self.catch_up == 0, "catch_up is 0: a ticket due at an instant would never start after a jump of the clock".to_owned()),
             (
@@ -174,6 +178,8 @@ pub(crate) const NEARLY_FULL: u64 = 8;
 pub(crate) const SPARE_UNITS: u32 = 16;
 /// How long a wait may last before the clocks are looked at again.
 pub(crate) const RECHECK_MS: u64 = 1_000;
+/// A queue that takes no turn for less than this is not stuck.
+const LEAST_STUCK_MS: u64 = 100;
 /// A reign of this length ends a row of reopenings.
 pub(crate) const STEADY_REIGN_MS: u64 = 60_000;
 /// The longest pause between two reopenings, in first pauses.

@@ -86,6 +86,10 @@ pub(crate) fn compaction_failed(why: &str, failures: u32, pause: journeyman_core
     warn!(target: JOURNAL, why, failures, pause_ms = pause.0, "the journal could not be compacted and grows; nothing is lost, and it is tried again");
 }
 
+pub(crate) fn sweep_failed(why: &str) {
+    warn!(target: JOURNAL, why, "what unfinished snapshots have left behind could not be removed");
+}
+
 pub(crate) fn snapshot_passed_over(why: &str) {
     error!(target: JOURNAL, why, "a snapshot is damaged; the one before it and the journal since make up for it, but look at the disk");
 }

@@ -13,6 +13,7 @@ use journeyman_core::store::Store;
 use journeyman_core::{Span, Time};
 
 use crate::base::Base;
+use crate::compactor::Turnstile;
 use crate::config::{LONGEST_PAUSE, RECHECK_MS, STEADY_REIGN_MS};
 use crate::error::StartError;
 use crate::events;
@@ -30,8 +31,7 @@ pub(crate) struct Keeper<C: 'static> {
     place: Place,
     /// The threads of this reign; none between two.
     queue_thread: Option<Arbiter>,
-    /// Those of the journal and the compactor, which write.
-    disk_threads: Vec<Arbiter>,
+    disk_threads: DiskThreads,
     workers: Vec<Worker>,
     row: Row,
 }
@@ -42,6 +42,7 @@ pub(crate) struct Ground {
     pub dir: PathBuf,
     pub disk: Arc<dyn Disk>,
     pub snapshots: Snapshots,
+    pub turnstile: Turnstile,
 }
 
 /// Where the actors live.
@@ -52,6 +53,13 @@ pub(crate) enum Place {
     /// All on this thread: tests.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit does"))]
     Together(Between),
+}
+
+/// Those that write.
+#[derive(Default)]
+struct DiskThreads {
+    journal: Option<Arbiter>,
+    compactor: Option<Arbiter>,
 }
 
 struct Worker {
@@ -68,23 +76,37 @@ struct Row {
 
 impl<C: 'static> Keeper<C> {
     pub(crate) fn new(blueprint: Blueprint<C>, base: Base, ground: Ground, place: Place) -> Self {
-        Self { blueprint, base, ground, place, queue_thread: None, disk_threads: Vec::new(), workers: Vec::new(), row: Row::default() }
+        Self {
+            blueprint,
+            base,
+            ground,
+            place,
+            queue_thread: None,
+            disk_threads: DiskThreads::default(),
+            workers: Vec::new(),
+            row: Row::default(),
+        }
     }
 
     /// Reads the journal and starts the actors on it. One that fails is to be followed by [`Keeper::close`].
     pub(crate) async fn open(&mut self) -> Result<(), StartError> {
-        let Ground { dir, disk, snapshots } = self.ground.clone();
+        let Ground { dir, disk, snapshots, turnstile } = self.ground.clone();
         let store = Store::open(disk.clone(), &*snapshots()).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
         self.tell(&store);
+        if !self.has_room(ROOM_TO_BEGIN) {
+            // Drafts that a crash has left may be what fills the disk. When they cannot go, the runner is read-only all the same.
+            let swept = turnstile.enter().map(|_turn| snapshots().sweep());
+            swept.and_then(Result::err).into_iter().for_each(|error| events::sweep_failed(&error.to_string()));
+        }
         let is_read_only = !self.has_room(ROOM_TO_BEGIN);
         let workers = self.hire().await?;
         let (blueprint, base) = (self.blueprint.clone(), self.base.clone());
-        let begin = |blocking| Beginning { store, is_read_only, workers, disk, snapshots, blocking };
+        let begin = |blocking| Beginning { store, is_read_only, workers, disk, snapshots, turnstile, blocking };
         let core = match &self.place {
             Place::Apart => {
                 let queue = self.queue_thread.insert(Arbiter::new()).handle();
-                self.disk_threads = vec![Arbiter::new(), Arbiter::new()];
-                let [journal, compactor] = [0, 1].map(|thread: usize| self.disk_threads[thread].handle());
+                let journal = self.disk_threads.journal.insert(Arbiter::new()).handle();
+                let compactor = self.disk_threads.compactor.insert(Arbiter::new()).handle();
                 let beginning = begin(Blocking::On { journal, compactor });
                 threads::on(&queue, move || wiring::wire(blueprint, base, beginning)).await.flatten()
             }
@@ -184,14 +206,20 @@ impl<C: 'static> Keeper<C> {
         if let Some(core) = &core {
             core.supervisor.end();
         }
-        let until = clock.now().steady + self.blueprint.limits.append_timeout.into();
-        for thread in self.disk_threads.drain(..) {
-            if !threads::stop(thread, &clock, until).await {
-                return Err("a thread of the old journal hangs in the disk".to_owned());
-            }
+        let limits = &self.blueprint.limits;
+        let (patience, grace) = (limits.append_timeout.into(), limits.interrupt_grace.into());
+        let DiskThreads { journal, compactor } = std::mem::take(&mut self.disk_threads);
+        if let Some(journal) = journal
+            && !threads::stop(journal, &clock, clock.now().steady + patience).await
+        {
+            return Err("the thread of the old journal hangs in the disk".to_owned());
+        }
+        if let Some(compactor) = compactor {
+            // Its step, when it takes long, ends when it can: no other compaction begins before.
+            threads::stop(compactor, &clock, clock.now().steady + grace).await;
         }
         if let Some(queue) = self.queue_thread.take()
-            && !threads::stop(queue, &clock, clock.now().steady + self.blueprint.limits.interrupt_grace.into()).await
+            && !threads::stop(queue, &clock, clock.now().steady + grace).await
         {
             // It decides nothing any more, and finds out when it comes back.
             events::abandoned();
@@ -232,7 +260,8 @@ impl<C: 'static> Keeper<C> {
             threads::stop(thread, &clock, until).await;
         }
         let until = clock.now().steady + patience;
-        for thread in self.disk_threads.drain(..) {
+        let DiskThreads { journal, compactor } = std::mem::take(&mut self.disk_threads);
+        for thread in journal.into_iter().chain(compactor) {
             threads::stop(thread, &clock, until).await;
         }
     }

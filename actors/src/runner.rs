@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use crate::answers::ShutdownReport;
 use crate::base::Base;
 use crate::clock::Clock;
+use crate::compactor::Turnstile;
 use crate::config::Limits;
 use crate::error::{RunnerFailed, StartError};
 use crate::events;
@@ -71,7 +72,8 @@ impl Runner {
     /// Runs until the server ends: by itself, or by SIGTERM or SIGINT, which the server is expected to hear as well (actix-web's
     /// does; one that does not is left after `drain`). At the signal no new attempt starts; handlers may enqueue while the
     /// server drains; then running attempts get `drain` to end, and what is left is deferred without spending an attempt.
-    /// A second signal skips the wait and loses nothing. The whole stop takes at most twice `drain` and a second.
+    /// A second signal skips the wait and loses nothing. The whole stop takes at most twice `drain`, with
+    /// `interrupt_grace` twice more for attempts that come to no await, and `append_timeout` for a disk that hangs.
     ///
     /// Must be awaited in a tokio or actix runtime.
     ///
@@ -345,7 +347,7 @@ async fn live<C: 'static>(
 fn ground(dir: PathBuf, disk: FileDisk) -> Ground {
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let (place, its) = (dir.clone(), disk.clone());
-    Ground { dir, disk, snapshots: Arc::new(move || snapshots::store(&place, its.clone())) }
+    Ground { dir, disk, snapshots: Arc::new(move || snapshots::store(&place, its.clone())), turnstile: Turnstile::default() }
 }
 
 async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Result<FileDisk, DirError> {

@@ -79,8 +79,9 @@ mod trees {
             let scratch = format!("{}{SCRATCH}{number}", name_of(seq));
             match self.open_copy_in(self.dir.join(&scratch), name) {
                 Err(SnapshotError::Io { source, .. }) if NO_ROOM.contains(&source.kind()) => {
-                    let elsewhere = format!("journeyman-{}-{scratch}", std::process::id());
-                    self.open_copy_in(std::env::temp_dir().join(elsewhere), name)
+                    // Made anew, never taken over: whoever made it before may be somebody else.
+                    let elsewhere = |n| std::env::temp_dir().join(format!("journeyman-{}-{n}-{scratch}", std::process::id()));
+                    self.open_copy_in((0..).map(elsewhere).find(|dir| !dir.exists()).unwrap_or_default(), name)
                 }
                 opened => opened,
             }
@@ -113,6 +114,7 @@ mod trees {
         }
 
         fn sweep(&self) -> Result<(), SnapshotError> {
+            self.plain.sweep()?;
             for left in self.names()?.iter().filter(|name| is_leftover(name)) {
                 fs::remove_dir_all(self.dir.join(left)).map_err(SnapshotError::io(left))?;
             }

@@ -46,6 +46,7 @@ use tokio::task::AbortHandle;
 use crate::answers::ShutdownReport;
 use crate::base::Base;
 use crate::clock::{Clock, VirtualClock};
+use crate::compactor::Turnstile;
 use crate::error::{IdleError, RunnerFailed, StartError};
 use crate::job::Job;
 use crate::jobs::Jobs;
@@ -346,7 +347,12 @@ impl Process {
         let base = Base::new(blueprint, clock);
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let its = disk.clone();
-        let ground = Ground { dir: "in memory".into(), disk, snapshots: Arc::new(move || snapshots::plain(its.clone())) };
+        let ground = Ground {
+            dir: "in memory".into(),
+            disk,
+            snapshots: Arc::new(move || snapshots::plain(its.clone())),
+            turnstile: Turnstile::default(),
+        };
         let mut keeper = Keeper::new(blueprint.clone(), base.clone(), ground, place);
         keeper.open().await?;
         let keeper = actix_rt::spawn(async move { keeper.keep().await }).abort_handle();

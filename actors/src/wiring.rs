@@ -14,7 +14,7 @@ use journeyman_core::store::Store;
 use crate::base::Base;
 use crate::breaker::BreakerActor;
 use crate::clock::Clock;
-use crate::compactor::{self, CompactorActor};
+use crate::compactor::{self, CompactorActor, Turnstile};
 use crate::config::Limits;
 use crate::error::StartError;
 use crate::journal::JournalActor;
@@ -63,6 +63,7 @@ pub(crate) struct Beginning {
     pub workers: Workers,
     pub disk: Arc<dyn Disk>,
     pub snapshots: Snapshots,
+    pub turnstile: Turnstile,
     pub blocking: Blocking,
 }
 
@@ -79,7 +80,7 @@ pub(crate) type Between = Arc<dyn Fn(&Supervisor, Recipient<Append>) -> Recipien
 
 /// Starts the actors of a reign on this thread, the journal where it is to live. None when that place is gone.
 pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginning: Beginning) -> Option<Core> {
-    let Beginning { store, is_read_only, workers, disk, snapshots, blocking } = beginning;
+    let Beginning { store, is_read_only, workers, disk, snapshots, turnstile, blocking } = beginning;
     let Store { queue: state, recovery, .. } = store;
     let Blueprint { registry, limits, circuit, .. } = blueprint;
     let clock = base.clock.clone();
@@ -95,7 +96,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let journal = JournalActor::new(written, queue.clone().recipient(), base.status.clone(), clock.clone());
     let compactor = {
         let (status, clock, rate) = (base.status.clone(), clock.clone(), limits.compaction_rate);
-        move |journal| CompactorActor::new(disk, snapshots, journal, status, clock, rate)
+        move |journal| CompactorActor::new(disk, snapshots, turnstile, journal, status, clock, rate)
     };
     let Disks { append, seal, compact } = start_on_disk(&supervisor, journal, compactor, blocking).await?;
     let desk = Context::<PoolActor>::new();
