@@ -32,14 +32,12 @@ impl Admission {
 
     /// A place for a call that carries so many bytes; the name of the bound that is reached otherwise.
     pub(crate) fn enter(&self, bytes: u64) -> Result<Room, &'static str> {
-        if !self.0.calls.take(1) {
-            return Err("calls that wait for an answer");
-        }
-        if !self.0.bytes.take(bytes) {
+        let before = self.0.calls.take(1).ok_or("calls that wait for an answer")?;
+        if self.0.bytes.take(bytes).is_none() {
             self.0.calls.give(1);
             return Err("bytes in calls that wait for an answer");
         }
-        if self.calls() == 1 {
+        if before == 0 {
             self.0.awake.notify_one();
         }
         Ok(Room { admission: self.clone(), bytes })
@@ -76,9 +74,10 @@ impl Bounded {
         Self { taken: AtomicU64::new(0), limit }
     }
 
-    fn take(&self, amount: u64) -> bool {
+    /// What was taken before; none when the amount does not fit.
+    fn take(&self, amount: u64) -> Option<u64> {
         let fits = |taken: u64| taken.checked_add(amount).filter(|sum| *sum <= self.limit);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()
     }
 
     fn give(&self, amount: u64) {

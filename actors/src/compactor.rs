@@ -1,12 +1,13 @@
 //! CompactorActor: drives compactions on an arbiter of its own, one at a time, step by step, and writes no faster than told. After
 //! a failure it tries again, later each time, and says so until it succeeds. What a step does is its twin's.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Recipient, WrapFuture};
 use journeyman_core::Span;
-use journeyman_core::compaction::{Compacted, Compaction, Progress};
+use journeyman_core::compaction::{Compacted, Compaction, CompactionError, Progress};
 use journeyman_core::disk::Disk;
 use journeyman_core::journal::Salt;
 
@@ -94,7 +95,9 @@ impl CompactorActor {
 
     fn step(&mut self, ctx: &mut Context<Self>) {
         let Work::Steps { compaction, .. } = &mut self.work else { return };
-        match compaction.step() {
+        // Damage that makes sled or us panic is no reason to end the runner over and over.
+        let step = catch_unwind(AssertUnwindSafe(|| compaction.step()));
+        match step.unwrap_or_else(|_| Err(CompactionError::Over)) {
             Ok(Progress::Working { written_bytes, .. }) => {
                 let pause = Span(written_bytes.saturating_mul(1_000) / self.rate.max(1));
                 self.after(pause, ctx, |_, ctx| ctx.notify(Step));
@@ -109,15 +112,14 @@ impl CompactorActor {
         self.work = Work::Idle;
         self.failures = 0;
         self.status.concern(Concern::Compaction, None);
-        let release = compacted.map(|compacted| {
+        if let Some(compacted) = &compacted {
             compacted.passed_over.iter().for_each(|damage| events::snapshot_passed_over(&damage.to_string()));
             // What was damaged has been replaced and swept away.
             self.status.concern(Concern::Snapshot, None);
             self.status.compacted(compacted.snapshot_bytes);
-            events::compacted(&compacted);
-            (compacted.removed_bytes, compacted.kept_bytes)
-        });
-        self.journal.release.do_send(Release { removed_and_kept: release });
+            events::compacted(compacted);
+        }
+        self.journal.release.do_send(Release { removed: compacted.map_or(0, |compacted| compacted.removed_bytes) });
     }
 
     fn failed(&mut self, why: &str, ctx: &mut Context<Self>) {
@@ -168,7 +170,7 @@ impl Handler<Rotated> for CompactorActor {
         let salt = Salt(u128::from(self.clock.random()) << 64 | u128::from(self.clock.random()));
         let begun = match rotated {
             Rotated::To(number) => self.enter(number, salt),
-            Rotated::NothingWritten => return self.end(None),
+            Rotated::NothingWritten => Err("nothing has been written since it was opened".to_owned()),
             Rotated::Failed { why } => Err(why),
         };
         match begun {

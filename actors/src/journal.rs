@@ -15,13 +15,15 @@ pub(crate) struct JournalActor {
     /// None once it has been sealed.
     journal: Option<Journal>,
     queue: Recipient<Released>,
+    /// Bytes of the journal when it last began a segment for a compaction.
+    sealed: u64,
     status: Arc<Status>,
     clock: Clock,
 }
 
 impl JournalActor {
     pub(crate) const fn new(journal: Journal, queue: Recipient<Released>, status: Arc<Status>, clock: Clock) -> Self {
-        Self { journal: Some(journal), queue, status, clock }
+        Self { journal: Some(journal), queue, sealed: 0, status, clock }
     }
 }
 
@@ -71,6 +73,9 @@ impl Handler<Rotate> for JournalActor {
             Some((Ok(_), Some(number))) => Rotated::To(number),
             Some((Err(error), _)) => Rotated::Failed { why: error.to_string() },
         };
+        if let (Some(journal), Rotated::To(_)) = (&self.journal, &rotated) {
+            self.sealed = journal.counters().bytes;
+        }
         reply.do_send(rotated);
     }
 }
@@ -78,12 +83,12 @@ impl Handler<Rotate> for JournalActor {
 impl Handler<Release> for JournalActor {
     type Result = ();
 
-    fn handle(&mut self, Release { removed_and_kept }: Release, _: &mut Context<Self>) {
+    fn handle(&mut self, Release { removed }: Release, _: &mut Context<Self>) {
         self.clock.stir();
-        if let (Some(journal), Some((removed, kept))) = (&mut self.journal, removed_and_kept) {
+        if let Some(journal) = &mut self.journal {
             journal.release(removed);
             self.status.journal(journal.counters());
-            self.status.reserve.set(kept);
+            self.status.reserve.set(self.sealed.saturating_sub(removed));
         }
         self.queue.do_send(Released);
     }

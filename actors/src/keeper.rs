@@ -90,6 +90,7 @@ impl<C: 'static> Keeper<C> {
 
     /// Reads the journal and starts the actors on it. One that fails is to be followed by [`Keeper::close`].
     pub(crate) async fn open(&mut self) -> Result<(), StartError> {
+        self.base.status.opening();
         let Ground { dir, disk, snapshots, turnstile } = self.ground.clone();
         let store = Store::open(disk.clone(), &*snapshots()).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
         self.tell(&store);
@@ -104,9 +105,9 @@ impl<C: 'static> Keeper<C> {
         let begin = |blocking| Beginning { store, is_read_only, workers, disk, snapshots, turnstile, blocking };
         let core = match &self.place {
             Place::Apart => {
-                let queue = self.queue_thread.insert(Arbiter::new()).handle();
-                let journal = self.disk_threads.journal.insert(Arbiter::new()).handle();
-                let compactor = self.disk_threads.compactor.insert(Arbiter::new()).handle();
+                let queue = self.queue_thread.insert(arbiter()?).handle();
+                let journal = self.disk_threads.journal.insert(arbiter()?).handle();
+                let compactor = self.disk_threads.compactor.insert(arbiter()?).handle();
                 let beginning = begin(Blocking::On { journal, compactor });
                 threads::on(&queue, move || wiring::wire(blueprint, base, beginning)).await.flatten()
             }
@@ -118,8 +119,10 @@ impl<C: 'static> Keeper<C> {
         if is_read_only {
             events::read_only();
         }
-        self.base.status.opened(is_read_only.then(|| READ_ONLY.to_owned()));
-        Ok(())
+        if self.base.status.opened(is_read_only.then(|| READ_ONLY.to_owned())) {
+            return Ok(());
+        }
+        Err(StartError::Thread("an actor failed as soon as it was started".to_owned()))
     }
 
     /// Says what was found.
@@ -149,7 +152,7 @@ impl<C: 'static> Keeper<C> {
             let condition = status.condition().borrow().clone();
             let reopened = match condition {
                 Condition::Over(_) => return,
-                Condition::Open => continue,
+                Condition::Open | Condition::Opening { .. } => continue,
                 Condition::ReadOnly { .. } => self.replace().await,
                 Condition::Failed { why } => {
                     self.row.reign_ended(self.base.clock.now().steady);
@@ -168,6 +171,8 @@ impl<C: 'static> Keeper<C> {
 
     /// There is room again: the actors of a read-only reign make way for those of a whole one.
     async fn replace(&mut self) -> Result<(), String> {
+        self.row.reign_ended(self.base.clock.now().steady);
+        self.base.status.fail("there is room again, and the journal is being reopened");
         self.tear_down().await?;
         match self.open().await {
             Ok(()) => Ok(()),
@@ -268,17 +273,23 @@ impl<C: 'static> Keeper<C> {
 
     /// As many workers as there are to be; one that died is replaced.
     async fn hire(&mut self) -> Result<Workers, StartError> {
-        self.workers.retain(|worker| worker.address.connected());
+        let gone = self.workers.extract_if(.., |worker| !worker.address.connected());
+        gone.filter_map(|worker| worker.thread).for_each(|thread| _ = thread.stop());
         let wanted = if matches!(self.place, Place::Apart) { self.blueprint.limits.worker_arbiters } else { 1 };
         while self.workers.len() < wanted {
             let (blueprint, base) = (self.blueprint.clone(), self.base.clone());
             let make = move || wiring::worker(blueprint, base);
             let worker = match self.place {
                 Place::Apart => {
-                    let thread = Arbiter::new();
+                    let thread = arbiter()?;
                     let panicked = || Err(StartError::Context("it panicked while it was made".to_owned()));
-                    let address = threads::on(&thread.handle(), make).await.unwrap_or_else(panicked)?;
-                    Worker { thread: Some(thread), address }
+                    match threads::on(&thread.handle(), make).await.unwrap_or_else(panicked) {
+                        Ok(address) => Worker { thread: Some(thread), address },
+                        Err(error) => {
+                            thread.stop();
+                            return Err(error);
+                        }
+                    }
                 }
                 Place::Together(_) => Worker { thread: None, address: make().await? },
             };
@@ -313,9 +324,8 @@ impl<C: 'static> Keeper<C> {
             return std::future::pending().await;
         }
         let slice = Span(Span::from(self.blueprint.limits.stuck_after).0 / LOOKS);
-        let is_busy = || status.running.get() > 0 || jobs.waiting_calls() > 0;
         loop {
-            if !is_busy() {
+            if status.running.get() == 0 && jobs.waiting_calls() == 0 {
                 tokio::select! {
                     () = jobs.called() => {}
                     // What becomes due while nobody calls.
@@ -323,7 +333,7 @@ impl<C: 'static> Keeper<C> {
                 }
             }
             clock.sleep_until(clock.now().steady + slice).await;
-            let Some(queue) = line.queue().filter(|_| is_busy()) else { continue };
+            let Some(queue) = line.queue() else { continue };
             let sent = clock.now().steady;
             queue.do_send(Beat);
             let mut looks = 1;
@@ -342,6 +352,10 @@ impl<C: 'static> Keeper<C> {
             }
         }
     }
+}
+
+fn arbiter() -> Result<Arbiter, StartError> {
+    Arbiter::try_new().map_err(|error| StartError::Thread(error.to_string()))
 }
 
 impl Row {

@@ -3,6 +3,7 @@
 //! nothing.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actix::Recipient;
@@ -15,7 +16,11 @@ use crate::messages::{Finished, Freed, Returned, Returns, Units};
 
 /// The attempts of one process. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Ledger(Arc<Mutex<Book>>);
+pub(crate) struct Ledger {
+    book: Arc<Mutex<Book>>,
+    /// The number of the queue in office, or 0, to be read without the book: before each thing that a queue does.
+    in_office: Arc<AtomicU64>,
+}
 
 #[derive(Default)]
 struct Book {
@@ -57,9 +62,9 @@ pub(crate) enum Ended {
     Open { until: Time },
     /// This build cannot decode the payload.
     Unreadable { why: String },
-    /// The stop came before the job began, or the queue that had selected it was gone.
+    /// The stop came before the job began, or whoever had it was gone before.
     NeverBegan,
-    /// Whoever had it is gone without a word; nobody knows how far it came.
+    /// Whoever had it is gone without a word, and it had begun; nobody knows how far it came.
     Lost,
     /// The process that ran it died.
     Crashed,
@@ -110,8 +115,15 @@ impl Ledger {
         let mut book = self.book();
         book.reigns += 1;
         book.office = Some(office);
-        for entry in book.entries.values_mut().filter(|entry| entry.is_occupied) {
-            entry.units = pool.reserve(1).map(|permit| Units::new(permit, home.clone()));
+        self.in_office.store(book.reigns, Ordering::Release);
+        for entry in book.entries.values_mut() {
+            // On its way, perhaps on a thread that is stuck: it never will begin, as it is asked once more before it does.
+            if matches!(entry.progress, Progress::Live { begun: false, .. }) {
+                *entry = Entry { progress: Progress::Ended(Ended::NeverBegan), is_occupied: false, units: None };
+            }
+            if entry.is_occupied {
+                entry.units = pool.reserve(1).map(|permit| Units::new(permit, home.clone()));
+            }
         }
         let standing = |(name, entry): (&(Ticket, Attempt), &Entry)| Standing {
             ticket: name.0,
@@ -124,11 +136,12 @@ impl Ledger {
 
     /// Nobody is in office any more: no attempt begins, and what ends waits here.
     pub(crate) fn leave_office(&self) {
+        self.in_office.store(0, Ordering::Release);
         self.book().office = None;
     }
 
     pub(crate) fn is_in_office(&self, reign: Reign) -> bool {
-        self.book().is_in_office(reign)
+        self.in_office.load(Ordering::Acquire) == reign.0
     }
 
     /// Whether no other queue has taken office since.
@@ -160,21 +173,16 @@ impl Ledger {
 
     /// Notes an end of which no attempt tells.
     pub(crate) fn note(&self, ticket: Ticket, attempt: Attempt, ended: Ended) {
-        let mut book = self.book();
-        match book.entries.get_mut(&(ticket, attempt)) {
-            // The first word counts: one that was given up cannot end again.
-            Some(entry) if entry.progress.stage() == Stage::Live => entry.progress = Progress::Ended(ended),
-            Some(_) => {}
-            None => {
-                drop(book.entries.insert((ticket, attempt), Entry { progress: Progress::Ended(ended), is_occupied: false, units: None }))
-            }
-        }
+        self.book().note(ticket, attempt, ended);
     }
 
     /// An attempt tells how it ended; its unit comes with the news, unless a blocking section still occupies it.
     pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended, is_empty: bool) {
-        self.note(ticket, attempt, ended);
         let mut book = self.book();
+        // One that was found on its way by a new queue may be history by now.
+        if book.entries.contains_key(&(ticket, attempt)) {
+            book.note(ticket, attempt, ended);
+        }
         let seat = if is_empty { Returns::Now(book.vacate(ticket, attempt)) } else { Returns::WithItsLastSection };
         if let Some(office) = &book.office {
             office.finished.do_send(Finished { ticket, attempt, seat });
@@ -251,13 +259,29 @@ impl Ledger {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Book {
     const fn is_in_office(&self, reign: Reign) -> bool {
         self.office.is_some() && self.reigns == reign.0
+    }
+
+    /// The first word counts: one that was given up cannot end again.
+    fn note(&mut self, ticket: Ticket, attempt: Attempt, ended: Ended) {
+        match self.entries.get_mut(&(ticket, attempt)) {
+            Some(entry) => match (&entry.progress, ended) {
+                // Lost on its way: nothing of it has run.
+                (Progress::Live { begun: false, .. }, Ended::Lost) => entry.progress = Progress::Ended(Ended::NeverBegan),
+                (Progress::Live { .. }, ended) => entry.progress = Progress::Ended(ended),
+                (Progress::Ended(_) | Progress::Settled, _) => {}
+            },
+            None => {
+                let entry = Entry { progress: Progress::Ended(ended), is_occupied: false, units: None };
+                self.entries.insert((ticket, attempt), entry);
+            }
+        }
     }
 
     /// Nothing of the attempt runs any more: its unit is free.

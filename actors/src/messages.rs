@@ -175,12 +175,12 @@ pub(crate) enum Rotated {
     Failed { why: String },
 }
 
-/// A compaction is over: segments of so many bytes are gone, and so many bytes of those that are left are in the snapshot.
+/// A compaction is over: everything that was sealed when it began is in the newest snapshot.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Release {
-    /// None when there was nothing to do.
-    pub removed_and_kept: Option<(u64, u64)>,
+    /// Bytes of the segments that are gone.
+    pub removed: u64,
 }
 
 /// The journal has been told of the end of a compaction: the next one may come.

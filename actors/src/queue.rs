@@ -182,9 +182,9 @@ impl QueueActor {
             let counts = unaccounted.get(&ticket) == Some(&attempt);
             match stage {
                 _ if counts => drop(unaccounted.remove(&ticket)),
-                ledger::Stage::Live => self.ledger.cancel(ticket, attempt),
-                // Its record had reached the disk, though nobody heard so.
-                ledger::Stage::Ended => self.ledger.forget(ticket, attempt),
+                // Its record was found on disk, though nobody heard so: that counts when it is proved.
+                ledger::Stage::Live => self.once_proved(move |ledger| ledger.cancel(ticket, attempt)),
+                ledger::Stage::Ended => self.once_proved(move |ledger| ledger.forget(ticket, attempt)),
                 ledger::Stage::Settled => {}
             }
             if counts && stage == ledger::Stage::Ended {
@@ -206,20 +206,31 @@ impl QueueActor {
         }
     }
 
+    /// Acts on what was found when an append has proved it; a queue that cannot write leaves it to the next.
+    fn once_proved(&mut self, act: impl FnOnce(&Ledger) + 'static) {
+        if self.stage != Stage::ReadOnly {
+            let ledger = self.ledger.clone();
+            self.answer(move || act(&ledger));
+        }
+    }
+
     /// Decides as much as the batch holds, and hands it over.
     fn turn(&mut self, ctx: &mut Context<Self>) {
         self.turn_is_due = false;
         let now = self.clock.now();
-        self.status.pulse.set(now.steady.0);
         if !self.is_in_office() {
             return;
         }
+        self.status.pulse.set(now.steady.0);
         if self.stage != Stage::ReadOnly {
             self.settle_outcomes(now);
             self.take_in(now);
             self.select(now);
         }
         self.release(now);
+        if !self.is_in_office() {
+            return;
+        }
         self.advance_drain(now);
         if self.stage != Stage::ReadOnly {
             if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
@@ -264,7 +275,9 @@ impl QueueActor {
     /// Releases what waited for the disk and has it now. A queue that cannot write tells what it has read.
     fn release(&mut self, now: Now) {
         let upto = if self.stage == Stage::ReadOnly { self.writer.queue().last() } else { self.writer.durable() };
-        while let Some((seq, effect)) = self.effects.pop(upto) {
+        while self.is_in_office()
+            && let Some((seq, effect)) = self.effects.pop(upto)
+        {
             self.perform(now, seq, effect);
         }
     }

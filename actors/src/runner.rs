@@ -319,6 +319,7 @@ async fn live<C: 'static>(
         Err(error) => return drop(tell.send(Err(error.into()))),
     };
     let base = Base::new(&blueprint, clock);
+    let _guard = Guard(base.clone());
     let patience = blueprint.limits.append_timeout;
     let mut keeper = Keeper::new(blueprint, base.clone(), ground(dir, disk), Place::Apart);
     if let Err(error) = keeper.open().await {
@@ -342,6 +343,18 @@ async fn live<C: 'static>(
         base.status.give_up("the runner was dropped");
     }
     keeper.close().await;
+}
+
+/// A runner whose own thread panics is over, and says so: nobody else would.
+struct Guard(Base);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.status.give_up("the thread of the runner panicked");
+            self.0.ledger.interrupt_all();
+        }
+    }
 }
 
 fn ground(dir: PathBuf, disk: FileDisk) -> Ground {

@@ -418,7 +418,10 @@ mod trees {
     fn unreadable(name: &str) -> impl FnOnce(sled::Error) -> SnapshotError {
         let name = name.to_owned();
         move |error| match error {
-            sled::Error::Io(source) if source.raw_os_error().is_some() && source.kind() != ErrorKind::NotFound => {
+            // sled hands some errors on without the system's number: only what it says of the content is damage.
+            sled::Error::Io(source)
+                if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+            {
                 SnapshotError::Io { name, source }
             }
             other => SnapshotError::damaged(name, format!("a tree that sled can read: {other}")),

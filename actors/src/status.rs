@@ -103,6 +103,8 @@ pub(crate) enum Condition {
     Open,
     /// They answer questions and take nothing.
     ReadOnly { why: String },
+    /// They are being started; why those before are no more, when there were some.
+    Opening { why: Option<String> },
     /// They have failed, and are to be replaced.
     Failed { why: String },
     /// They have failed or been dropped, and are not replaced any more.
@@ -168,7 +170,7 @@ impl Status {
             snapshot_bytes: Gauge::default(),
             before: Mutex::default(),
             concerns: Mutex::default(),
-            condition: watch::Sender::new(Condition::Failed { why: "the runner has not been opened yet".to_owned() }),
+            condition: watch::Sender::new(Condition::Opening { why: None }),
             closed: AtomicBool::new(false),
         })
     }
@@ -236,8 +238,11 @@ impl Status {
 
     pub(crate) fn health(&self) -> Health {
         match &*self.condition.borrow() {
-            Condition::ReadOnly { why } | Condition::Failed { why } => return Health::Red { why: why.clone() },
+            Condition::ReadOnly { why } | Condition::Failed { why } | Condition::Opening { why: Some(why) } => {
+                return Health::Red { why: why.clone() };
+            }
             Condition::Over(RunnerFailed { reason }) => return Health::Red { why: reason.clone() },
+            Condition::Opening { why: None } => return Health::Red { why: "the runner is being opened".to_owned() },
             Condition::Open => {}
         }
         let concerns = self.concerns();
@@ -275,17 +280,29 @@ impl Status {
         self.condition.borrow().answers()
     }
 
-    /// The actors are there, and take everything or questions only.
-    pub(crate) fn opened(&self, read_only: Option<String>) {
+    /// Actors are about to be started. What becomes of them from now on counts.
+    pub(crate) fn opening(&self) {
         self.set(|before| match before {
             Condition::Over(_) => None,
-            _ => Some(read_only.map_or(Condition::Open, |why| Condition::ReadOnly { why })),
+            Condition::Failed { why } | Condition::ReadOnly { why } => Some(Condition::Opening { why: Some(why.clone()) }),
+            Condition::Open | Condition::Opening { .. } => Some(Condition::Opening { why: None }),
         });
+    }
+
+    /// The actors are there, and take everything or questions only. False when one of them has failed since they were started.
+    pub(crate) fn opened(&self, read_only: Option<String>) -> bool {
+        self.set(|before| match before {
+            Condition::Opening { .. } => Some(read_only.map_or(Condition::Open, |why| Condition::ReadOnly { why })),
+            _ => None,
+        })
     }
 
     /// The actors have failed and are to be replaced. The first reason stays. Answers whether this was it.
     pub(crate) fn fail(&self, why: &str) -> bool {
-        self.set(|before| before.answers().then(|| Condition::Failed { why: why.to_owned() }))
+        self.set(|before| match before {
+            Condition::Failed { .. } | Condition::Over(_) => None,
+            _ => Some(Condition::Failed { why: why.to_owned() }),
+        })
     }
 
     /// Ends this runner for good. The first reason stays. Answers whether this was it.
@@ -312,18 +329,14 @@ impl Status {
         changed
     }
 
-    /// Waits until the actors have failed, for now or for good, and tells why.
-    pub(crate) async fn failed(&self) -> String {
-        match self.until(|condition| !condition.answers()).await {
-            Condition::Failed { why } | Condition::ReadOnly { why } => why,
-            Condition::Over(RunnerFailed { reason }) => reason,
-            Condition::Open => String::new(),
-        }
+    /// Waits until the actors do not answer, for now or for good.
+    pub(crate) async fn failed(&self) {
+        self.until(|condition| !condition.answers()).await;
     }
 
     /// Waits until the actors answer, or will never again.
     pub(crate) async fn settled(&self) -> Condition {
-        self.until(|condition| !matches!(condition, Condition::Failed { .. })).await
+        self.until(|condition| !matches!(condition, Condition::Failed { .. } | Condition::Opening { .. })).await
     }
 
     /// Waits until the runner is over.

@@ -45,7 +45,12 @@ impl Supervisor {
         let life = context.into_future(actor);
         #[cfg(feature = "testing")]
         let (life, kill) = mortal(life);
-        let running = actix_rt::spawn(life);
+        let death = Death { supervisor: self.clone(), name, is_natural: false };
+        let running = actix_rt::spawn(async move {
+            let mut death = death;
+            life.await;
+            death.is_natural = true;
+        });
         let mut watched = self.watched();
         // Breakers come and go, each by a normal end.
         watched.retain(|watched| !watched.task.is_finished());
@@ -55,13 +60,6 @@ impl Supervisor {
             name,
             #[cfg(feature = "testing")]
             kill: Some(kill),
-        });
-        drop(watched);
-        let this = self.clone();
-        actix_rt::spawn(async move {
-            if running.await.is_err() {
-                this.died(name);
-            }
         });
     }
 
@@ -99,6 +97,21 @@ impl Supervisor {
         let is_expected = self.is_over.load(Ordering::Relaxed) || self.status.closed.load(Ordering::Relaxed);
         if !is_expected && self.status.fail(&format!("the {name} actor died")) {
             events::actor_died(name);
+        }
+    }
+}
+
+/// Tells of an end that did not come by itself, on every way: a panic, an abort, a thread that goes.
+struct Death {
+    supervisor: Supervisor,
+    name: &'static str,
+    is_natural: bool,
+}
+
+impl Drop for Death {
+    fn drop(&mut self) {
+        if !self.is_natural {
+            self.supervisor.died(self.name);
         }
     }
 }
@@ -146,7 +159,7 @@ mod tests {
 
     fn open() -> (Arc<Status>, Supervisor) {
         let status = Status::new();
-        status.opened(None);
+        assert!(status.opened(None));
         (status.clone(), Supervisor::new(status))
     }
 
@@ -162,7 +175,7 @@ mod tests {
             let (status, supervisor) = open();
             let fragile = supervisor.launch("fragile", |_| Fragile);
             assert!(fragile.send(Knock).await.is_err());
-            assert_eq!(status.failed().await, "the fragile actor died");
+            status.failed().await;
             assert_eq!(status.health(), Health::Red { why: "the fragile actor died".to_owned() });
         });
     }

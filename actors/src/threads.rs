@@ -43,7 +43,11 @@ impl Host {
 pub(crate) async fn stop(arbiter: Arbiter, clock: &Clock, until: Time) -> bool {
     arbiter.stop();
     let (tell, ended) = oneshot::channel();
-    thread::spawn(move || tell.send(arbiter.join().is_ok()));
+    let join = move || tell.send(arbiter.join().is_ok()).unwrap_or_default();
+    if thread::Builder::new().name("journeyman-join".to_owned()).spawn(join).is_err() {
+        // Without a thread to wait on, it is not known when it ends.
+        return false;
+    }
     tokio::select! {
         _ = ended => true,
         () = clock.sleep_until(until) => false,

@@ -19,7 +19,7 @@ use crate::config::Limits;
 use crate::error::StartError;
 use crate::journal::JournalActor;
 use crate::ledger;
-use crate::messages::{Admitted, Append, Compact, Returned, Seal};
+use crate::messages::{Admitted, Append, Compact, Quiet, Returned, Seal};
 use crate::pool::PoolActor;
 use crate::queue::{Links, Office, QueueActor, Rules, StartBreaker};
 use crate::registry::Registry;
@@ -85,7 +85,6 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let Blueprint { registry, limits, circuit, .. } = blueprint;
     let clock = base.clock.clone();
     let supervisor = Supervisor::new(base.status.clone());
-    base.status.recent.found(state.last(), limits.ends_remembered);
     base.status.recovered(&state, recovery.bytes(), recovery.bytes_since_snapshot());
     let salt = Salt(u128::from(clock.random()) << 64 | u128::from(clock.random()));
     let proved = recovery.proved();
@@ -107,6 +106,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
         &mut units,
         &pool.clone().recipient::<Returned>(),
     );
+    base.status.recent.found(state.last(), limits.ends_remembered);
     supervisor.start("pool", desk, PoolActor::new(units, pool.clone().recipient(), queue.clone().recipient(), clock.clone()));
     let links = Links {
         pool: pool.clone().recipient(),
@@ -118,7 +118,11 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let office = Office { ledger: base.ledger.clone(), reign, standings, is_read_only, is_draining: *base.draining.borrow() };
     let rules = Rules { limits, policies: registry.policies(), circuit };
     supervisor.start("queue", context, QueueActor::new(writer, links, rules, office, base.status.clone(), clock));
-    base.line.connect(queue);
+    base.line.connect(queue.clone());
+    if *base.draining.borrow() {
+        // It may have been said while nobody could be reached.
+        queue.do_send(Quiet);
+    }
     Some(Core { journal: seal, pool, supervisor })
 }
 

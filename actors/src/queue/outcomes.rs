@@ -103,6 +103,15 @@ impl QueueActor {
     }
 }
 
+impl QueueActor {
+    /// Puts a ticket that was held for what still ran of it back in line. Had its end not been settled yet, it would not be held.
+    fn bring_back(&mut self, ticket: Ticket) {
+        if self.schedule.hold(ticket) == Some(Hold::StillRunning) {
+            self.schedule.bring_back(ticket);
+        }
+    }
+}
+
 impl Handler<Finished> for QueueActor {
     type Result = ();
 
@@ -112,6 +121,7 @@ impl Handler<Finished> for QueueActor {
         }
         if let Returns::Now(units) = seat {
             self.take_units(units);
+            self.bring_back(ticket);
         }
         self.outcomes.push_back((ticket, attempt));
         self.request_turn(ctx);
@@ -126,10 +136,7 @@ impl Handler<Freed> for QueueActor {
             return;
         }
         self.take_units(units);
-        // Had its end not been settled yet, it would not be held.
-        if self.schedule.hold(ticket) == Some(Hold::StillRunning) {
-            self.schedule.bring_back(ticket);
-        }
+        self.bring_back(ticket);
         self.request_turn(ctx);
     }
 }
