@@ -285,8 +285,7 @@ impl<C: 'static> Configured<C> {
         let (dir, blueprint) = self.check()?;
         let (tell, told) = oneshot::channel();
         let (stop, stopping) = oneshot::channel();
-        let host =
-            Host::start(move || live(dir, blueprint, tell, stopping)).map_err(|error| StartError::Thread(error.to_string()))?;
+        let host = Host::start(move || live(dir, blueprint, tell, stopping)).map_err(|error| StartError::Thread(error.to_string()))?;
         let base = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
         Ok(Runner { base, host: Some((host, stop)) })
     }
@@ -365,13 +364,19 @@ async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Resul
     }
 }
 
-/// Waits for SIGTERM or SIGINT: for the server beside [`Runner::serve`], or as the end of [`Runner::run_until`].
+/// Waits for SIGTERM or SIGINT: for the server beside [`Runner::serve`], or as the end of [`Runner::run_until`]. A signal counts
+/// from this call on, not only from the first await: called before the runner is started, it makes an orderly stop of one that
+/// comes during the start. Never ends where signals cannot be listened to.
 ///
-/// Must be awaited in a tokio or actix runtime. Never ends where signals cannot be listened to.
-pub async fn stop_signal() {
-    match Signals::listen() {
-        Ok(mut signals) => signals.next().await,
-        Err(_) => std::future::pending().await,
+/// # Panics
+/// Outside a tokio or actix runtime.
+pub fn stop_signal() -> impl Future<Output = ()> + Send + 'static {
+    let signals = Signals::listen();
+    async move {
+        match signals {
+            Ok(mut signals) => signals.next().await,
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 
