@@ -68,16 +68,7 @@ struct Row {
 
 impl<C: 'static> Keeper<C> {
     pub(crate) fn new(blueprint: Blueprint<C>, base: Base, ground: Ground, place: Place) -> Self {
-        Self {
-            blueprint,
-            base,
-            ground,
-            place,
-            queue_thread: None,
-            disk_threads: Vec::new(),
-            workers: Vec::new(),
-            row: Row::default(),
-        }
+        Self { blueprint, base, ground, place, queue_thread: None, disk_threads: Vec::new(), workers: Vec::new(), row: Row::default() }
     }
 
     /// Reads the journal and starts the actors on it. One that fails is to be followed by [`Keeper::close`].

@@ -165,7 +165,9 @@ impl Ledger {
             // The first word counts: one that was given up cannot end again.
             Some(entry) if entry.progress.stage() == Stage::Live => entry.progress = Progress::Ended(ended),
             Some(_) => {}
-            None => drop(book.entries.insert((ticket, attempt), Entry { progress: Progress::Ended(ended), is_occupied: false, units: None })),
+            None => {
+                drop(book.entries.insert((ticket, attempt), Entry { progress: Progress::Ended(ended), is_occupied: false, units: None }))
+            }
         }
     }
 

@@ -134,10 +134,8 @@ async fn start_on_disk(
     compactor: impl FnOnce(compactor::Journal) -> CompactorActor + Send + 'static,
     blocking: Blocking,
 ) -> Option<Disks> {
-    let told = |journal: &Addr<JournalActor>| compactor::Journal {
-        rotate: journal.clone().recipient(),
-        release: journal.clone().recipient(),
-    };
+    let told =
+        |journal: &Addr<JournalActor>| compactor::Journal { rotate: journal.clone().recipient(), release: journal.clone().recipient() };
     let (journal, compactor, append) = match blocking {
         Blocking::On { journal: place, compactor: own_place } => {
             let watcher = supervisor.clone();

@@ -18,11 +18,11 @@ use crate::clients::Acknowledged;
 #[derive(Default)]
 pub(crate) struct Books {
     /// By id, the key that it was acknowledged for.
-    known: HashMap<String, String>,
+    known: HashMap<JobId, String>,
     /// Those of the known that are not in the notebook yet.
-    open: HashSet<String>,
+    open: HashSet<JobId>,
     /// Ids and keys that are in the notebook.
-    ids: HashSet<String>,
+    ids: HashSet<JobId>,
     keys: HashSet<String>,
     read: u64,
     tally: Tally,
@@ -46,7 +46,7 @@ impl Books {
     pub(crate) fn round(&mut self, dir: &Path, acknowledged: Vec<Acknowledged>) -> Result<(), Box<dyn Error>> {
         self.read_the_notebook(dir)?;
         for Acknowledged { key, id } in acknowledged {
-            self.open.insert(id.clone());
+            self.open.insert(id);
             self.known.insert(id, key);
         }
         let waiting = self.read_the_directory(dir)?;
@@ -77,7 +77,8 @@ impl Books {
     }
 
     pub(crate) const fn broken(&self) -> bool {
-        let Tally { lost, written_twice, written_in_a_later_attempt, waiting_with_a_failure, left_running, done_and_waiting, .. } = self.tally;
+        let Tally { lost, written_twice, written_in_a_later_attempt, waiting_with_a_failure, left_running, done_and_waiting, .. } =
+            self.tally;
         lost + written_twice + written_in_a_later_attempt + waiting_with_a_failure + left_running + done_and_waiting > 0
     }
 
@@ -91,20 +92,20 @@ impl Books {
             let (id, rest) = line.split_once(" in attempt ").ok_or("a note says who wrote it")?;
             let (attempt, key) = rest.split_once(": ").ok_or("a note has a text")?;
             self.tally.written_in_a_later_attempt += u64::from(attempt != "1");
-            let is_new = (self.ids.insert(id.to_owned()), self.keys.insert(key.to_owned()));
+            let is_new = (self.ids.insert(id.parse()?), self.keys.insert(key.to_owned()));
             self.tally.written_twice += u64::from(is_new != (true, true));
         }
         Ok(())
     }
 
     /// The jobs that wait, as a start would find them.
-    fn read_the_directory(&mut self, dir: &Path) -> Result<HashSet<String>, Box<dyn Error>> {
+    fn read_the_directory(&mut self, dir: &Path) -> Result<HashSet<JobId>, Box<dyn Error>> {
         let dir = dir.join("jobs");
         let disk: Arc<dyn Disk> = Arc::new(FileDisk::open(&dir)?);
         let store = Store::open(disk.clone(), &*journeyman::snapshots::store(&dir, disk))?;
         let mut waiting = HashSet::new();
         for (ticket, live) in store.queue.tickets() {
-            let id = JobId::of(ticket).to_string();
+            let id = JobId::of(ticket);
             self.tally.left_running += u64::from(matches!(live.phase, Phase::Running { .. }));
             self.tally.waiting_with_a_failure += u64::from(live.failures > 0);
             self.tally.done_and_waiting += u64::from(self.ids.contains(&id));

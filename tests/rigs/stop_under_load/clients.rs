@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use journeyman_core::JobId;
+
 /// A job that a client knows to be on disk.
 pub(crate) struct Acknowledged {
     pub(crate) key: String,
-    pub(crate) id: String,
+    pub(crate) id: JobId,
 }
 
 #[derive(Default)]
@@ -90,11 +92,11 @@ impl Client {
         let answer = connection.ask("POST", "/jobs", &format!("Idempotency-Key: {key}\r\n"), &format!(r#"{{"text":"{key}"}}"#));
         match answer {
             Ok((202, body)) => {
-                let id = body.strip_prefix(r#"{"id":""#).and_then(|rest| rest.split_once('"'));
-                let (id, rest) = id.unwrap_or_else(|| panic!("a 202 names its job: {body}"));
+                let named = body.strip_prefix(r#"{"id":""#).and_then(|rest| rest.split_once('"'));
+                let (id, rest) = named.unwrap_or_else(|| panic!("a 202 names its job: {body}"));
                 self.counts.acknowledged += 1;
                 self.counts.found_again += u64::from(rest.contains("false"));
-                self.acknowledged.push(Acknowledged { key, id: id.to_owned() });
+                self.acknowledged.push(Acknowledged { key, id: id.parse().expect("an id can be read back") });
                 return true;
             }
             Ok((503, _)) => self.counts.refused += 1,

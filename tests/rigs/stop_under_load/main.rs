@@ -13,6 +13,7 @@ mod clients;
 mod service;
 
 use std::error::Error;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -27,12 +28,17 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (rounds, seed) = (variable("JOURNEYMAN_ROUNDS", 100), variable("JOURNEYMAN_SEED", 0));
     let began = Instant::now();
     let dir = tempfile::tempdir()?;
-    let mut rig = Rig { dice: fastrand::Rng::with_seed(seed), clients: Clients::default(), books: Books::default(), slowest: Duration::ZERO };
+    let mut rig =
+        Rig { dice: fastrand::Rng::with_seed(seed), clients: Clients::default(), books: Books::default(), slowest: Duration::ZERO };
     for round in 0..rounds {
         rig.round(dir.path(), round).map_err(|error| format!("JOURNEYMAN_SEED={seed}, round {round}: {error}"))?;
     }
     rig.write_the_rest(dir.path())?;
-    println!("{rounds} rounds in {:.0} s, JOURNEYMAN_SEED={seed}; the slowest stop took {:.2?}", began.elapsed().as_secs_f64(), rig.slowest);
+    println!(
+        "{rounds} rounds in {:.0} s, JOURNEYMAN_SEED={seed}; the slowest stop took {:.2?}",
+        began.elapsed().as_secs_f64(),
+        rig.slowest
+    );
     println!("{}", rig.clients);
     println!("{}", rig.books);
     Ok(if rig.books.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -49,7 +55,7 @@ impl Rig {
     fn round(&mut self, dir: &Path, round: u64) -> Result<(), Box<dyn Error>> {
         let mut service = Service::start(dir, JOB_MS[self.dice.usize(..JOB_MS.len())])?;
         let load = Duration::from_millis(self.dice.u64(LOAD_MS));
-        let second = (round % 3 == 2).then(|| Duration::from_millis(self.dice.u64(..SECOND_SIGNAL_MS)));
+        let second = (round % 3 == 2).then(|| Duration::from_millis(self.dice.u64(..SECOND_SIGNAL_MS[self.dice.usize(..2)])));
         let (took, acknowledged) = self.clients.while_they_ask(service.address(), round, || {
             thread::sleep(load);
             service.stop(second)
@@ -75,11 +81,11 @@ fn variable<T: FromStr>(name: &str, otherwise: T) -> T {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// What a job takes: less than a sync, more than a round's way, more than the load, more than the drain.
-const JOB_MS: [u64; 4] = [1, 20, 200, 1500];
+/// What a job takes: from less than a sync to more than the drain.
+const JOB_MS: [u64; 6] = [0, 1, 5, 20, 200, 1500];
 /// From the first request to the signal.
-const LOAD_MS: std::ops::Range<u64> = 100..300;
-/// Until which a second signal comes, in some rounds: from at once to after the end of the HTTP server.
-const SECOND_SIGNAL_MS: u64 = 400;
+const LOAD_MS: Range<u64> = 100..300;
+/// Until which a second signal comes, in some rounds: while requests are under way, or also after the end of the HTTP server.
+const SECOND_SIGNAL_MS: [u64; 2] = [5, 400];
 /// What a stop may take beside the drain.
 const GRACE: Duration = Duration::from_secs(2);
