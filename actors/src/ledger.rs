@@ -166,7 +166,7 @@ impl Ledger {
             Some(entry) if entry.progress.stage() == Stage::Live => entry.progress = Progress::Ended(ended),
             Some(_) => {}
             None => {
-                drop(book.entries.insert((ticket, attempt), Entry { progress: Progress::Ended(ended), is_occupied: false, units: None }))
+                drop(book.entries.insert((ticket, attempt), Entry { progress: Progress::Ended(ended), is_occupied: false, units: None }));
             }
         }
     }
