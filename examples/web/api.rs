@@ -32,7 +32,8 @@ struct Order {
     delay_seconds: u64,
 }
 
-/// The 202 comes when the job is on disk. With an `Idempotency-Key` a repeated request finds the job of the first one.
+/// The 202 comes when the job is on disk. With an `Idempotency-Key` a repeated request finds the job of the first one, whatever
+/// its body says: a key is to name one order.
 async fn accept(jobs: web::Data<Jobs>, request: HttpRequest, order: web::Json<Order>) -> Result<HttpResponse, Refused> {
     let Order { text, delay_seconds } = order.into_inner();
     let mut enqueue = jobs.enqueue(Note { text }).delay(Duration::from_secs(delay_seconds));

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 
 async fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let fresh = tempfile::tempdir()?;
-    let dir = options.dir.as_deref().unwrap_or(fresh.path());
+    let dir = options.dir.as_deref().unwrap_or_else(|| fresh.path());
     // What can fail comes before the first job runs.
     let listener = TcpListener::bind(("127.0.0.1", options.port))?;
     let address = listener.local_addr()?;

@@ -53,9 +53,11 @@ struct Rig {
 
 impl Rig {
     fn round(&mut self, dir: &Path, round: u64) -> Result<(), Box<dyn Error>> {
-        let mut service = Service::start(dir, JOB_MS[self.dice.usize(..JOB_MS.len())])?;
+        let job_ms = if round % 10 == 9 { LONGER_THAN_THE_DRAIN_MS } else { JOB_MS[self.dice.usize(..JOB_MS.len())] };
+        let mut service = Service::start(dir, job_ms)?;
         let load = Duration::from_millis(self.dice.u64(LOAD_MS));
-        let second = (round % 3 == 2).then(|| Duration::from_millis(self.dice.u64(..SECOND_SIGNAL_MS[self.dice.usize(..2)])));
+        let latest = SECOND_SIGNAL_MICROS[self.dice.usize(..SECOND_SIGNAL_MICROS.len())];
+        let second = (round % 3 == 2).then(|| Duration::from_micros(self.dice.u64(..latest)));
         let (took, acknowledged) = self.clients.while_they_ask(service.address(), round, || {
             thread::sleep(load);
             service.stop(second)
@@ -81,11 +83,12 @@ fn variable<T: FromStr>(name: &str, otherwise: T) -> T {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// What a job takes: from less than a sync to more than the drain.
-const JOB_MS: [u64; 6] = [0, 1, 5, 20, 200, 1500];
+/// What a job takes: from less than a sync to most of a round. And, now and then, what a single signal has to cut short.
+const JOB_MS: [u64; 5] = [0, 1, 5, 20, 200];
+const LONGER_THAN_THE_DRAIN_MS: u64 = 1500;
 /// From the first request to the signal.
-const LOAD_MS: Range<u64> = 100..300;
+const LOAD_MS: Range<u64> = 100..250;
 /// Until which a second signal comes, in some rounds: while requests are under way, or also after the end of the HTTP server.
-const SECOND_SIGNAL_MS: [u64; 2] = [5, 400];
+const SECOND_SIGNAL_MICROS: [u64; 2] = [3_000, 400_000];
 /// What a stop may take beside the drain.
 const GRACE: Duration = Duration::from_secs(2);
