@@ -1,5 +1,5 @@
 //! A real runner, on real directories, threads and time, in each kind of host: an actix-web server, a multi-threaded tokio
-//! runtime, a thread without any. And what only real threads can show: blocking sections that outlive their attempt.
+//! runtime, an axum server, a thread without any. And what only real threads can show: blocking sections that outlive their attempt.
 
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -10,8 +10,14 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use actix_web::{App, HttpResponse, HttpServer, web};
-use journeyman::{Cancelled, Cx, Health, Job, JobResult, JobState, Jobs, Policy, Runner};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use journeyman::{Cancelled, Cx, Health, Job, JobEnd, JobResult, JobState, Jobs, Policy, Runner};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedSender;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -76,6 +82,35 @@ async fn in_an_actix_web_server_whose_handlers_enqueue() {
     assert_eq!(report.pending, 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn in_an_axum_server_whose_handlers_enqueue() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runner, mut told) = hello(dir.path()).await;
+    async fn accept(State(jobs): State<Jobs>, name: String) -> Result<(StatusCode, String), StatusCode> {
+        let receipt = jobs.enqueue(Hello(name)).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        Ok((StatusCode::ACCEPTED, receipt.id().to_string()))
+    }
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
+    let app = Router::new().route("/", post(accept)).with_state(runner.jobs());
+    let server = axum::serve(listener, app).with_graceful_shutdown(async { drop(stopping.await) });
+    let client = tokio::spawn(async move {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 4\r\n\r\naxum";
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 202 ") && answer.ends_with("0-1"), "{answer}");
+        let name = told.recv().await;
+        stop.send(()).unwrap();
+        name
+    });
+    let report = runner.serve(server.into_future(), SECOND).await.unwrap();
+    assert_eq!(client.await.unwrap().unwrap(), "axum");
+    assert_eq!(report.pending, 0);
+}
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -97,17 +132,37 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn on_a_thread_without_any_runtime() {
+fn on_a_plain_thread_with_calls_that_block() {
     let dir = tempfile::tempdir().unwrap();
     let (runner, mut told) = block_on(hello(dir.path()));
     let jobs = runner.jobs();
-    let id = block_on(jobs.enqueue(Hello("later".to_owned())).delay(60 * SECOND).into_future()).unwrap().id();
-    assert!(matches!(block_on(jobs.get(id)).unwrap().unwrap().state, JobState::Pending { .. }));
-    assert_eq!(block_on(jobs.cancel(id)).unwrap(), Cancelled::Cancelled);
-    block_on(jobs.enqueue(Hello("plain".to_owned())).into_future()).unwrap();
-    assert_eq!(told.blocking_recv().unwrap(), "plain");
-    assert!(block_on(jobs.run_until_idle(60 * SECOND)).is_ok());
+    let id = jobs.enqueue(Hello("later".to_owned())).delay(60 * SECOND).wait().unwrap().id();
+    assert!(matches!(jobs.wait(jobs.get(id)).unwrap().unwrap().state, JobState::Pending { .. }));
+    assert_eq!(jobs.wait(jobs.cancel(id)).unwrap(), Cancelled::Cancelled);
+    let others = [0; 4].map(|_| {
+        let jobs = jobs.clone();
+        thread::spawn(move || jobs.enqueue(Hello("plain".to_owned())).wait().unwrap().id())
+    });
+    for other in others {
+        let id = other.join().unwrap();
+        assert_eq!(jobs.wait(jobs.outcome(id)).unwrap(), JobEnd::Done);
+        assert_eq!(told.blocking_recv().unwrap(), "plain");
+    }
+    jobs.wait(jobs.run_until_idle(60 * SECOND)).unwrap();
     assert_eq!(jobs.health(), Health::Green);
+    jobs.wait(runner.shutdown(SECOND)).unwrap();
+    assert!(jobs.enqueue(Hello("x".to_owned())).wait().is_err());
+}
+
+/// A program may bring an executor of its own.
+#[test]
+fn under_an_executor_without_a_runtime() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runner, mut told) = block_on(hello(dir.path()));
+    let jobs = runner.jobs();
+    block_on(jobs.enqueue(Hello("bare".to_owned())).into_future()).unwrap();
+    assert_eq!(told.blocking_recv().unwrap(), "bare");
+    assert!(block_on(jobs.run_until_idle(60 * SECOND)).is_ok());
     block_on(runner.shutdown(SECOND)).unwrap();
     assert!(block_on(jobs.enqueue(Hello("x".to_owned())).into_future()).is_err());
 }

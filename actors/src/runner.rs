@@ -379,13 +379,19 @@ async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Resul
     }
 }
 
-/// Waits for SIGTERM or SIGINT: for the server beside [`Runner::serve`], or as the end of [`Runner::run_until`].
+/// Waits for SIGTERM or SIGINT: for the server beside [`Runner::serve`], or as the end of [`Runner::run_until`]. A signal counts
+/// from this call on, not only from the first await: called before the runner is started, it makes an orderly stop of one that
+/// comes during the start. Never ends where signals cannot be listened to.
 ///
-/// Must be awaited in a tokio or actix runtime. Never ends where signals cannot be listened to.
-pub async fn stop_signal() {
-    match Signals::listen() {
-        Ok(mut signals) => signals.next().await,
-        Err(_) => std::future::pending().await,
+/// # Panics
+/// Outside a tokio or actix runtime.
+pub fn stop_signal() -> impl Future<Output = ()> + Send + 'static {
+    let signals = Signals::listen();
+    async move {
+        match signals {
+            Ok(mut signals) => signals.next().await,
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 
