@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
-use actix_rt::time::{sleep, timeout};
+use actix_rt::time::sleep;
 use clap::Parser;
 use journeyman::{Cx, EnqueueError, Health, Job, JobResult, Jobs, Runner, stop_signal};
 use rustix::process::{Pid, Signal, kill_process};
@@ -79,7 +79,7 @@ async fn service(dir: &Path) -> Played {
     let jobs = runner.jobs();
     say(&[NotifyState::Ready, NotifyState::Status(&format!("working: {} jobs were waiting", jobs.stats().pending))]);
     if let Some(patience) = sd_notify::watchdog_enabled() {
-        actix_rt::spawn(feed_the_watchdog(jobs.clone(), patience / 2));
+        actix_rt::spawn(feed_the_watchdog(jobs.clone(), patience));
     }
     jobs.enqueue(Letter).await?;
 
@@ -94,12 +94,16 @@ async fn service(dir: &Path) -> Played {
     Ok(())
 }
 
-async fn feed_the_watchdog(jobs: Jobs, every: Duration) {
+/// Says each half of the supervisor's patience that all is well. While it is not, it says nothing and looks again soon; a round
+/// trip that hangs says nothing either. To judge that is the supervisor's part.
+async fn feed_the_watchdog(jobs: Jobs, patience: Duration) {
     loop {
-        if timeout(every, is_well(&jobs)).await == Ok(true) {
-            say(&[NotifyState::Watchdog]);
+        let next = sleep(patience / 2);
+        while !is_well(&jobs).await {
+            sleep(patience / 16).await;
         }
-        sleep(every).await;
+        say(&[NotifyState::Watchdog]);
+        next.await;
     }
 }
 

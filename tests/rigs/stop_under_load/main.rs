@@ -53,18 +53,19 @@ struct Rig {
 
 impl Rig {
     fn round(&mut self, dir: &Path, round: u64) -> Result<(), Box<dyn Error>> {
-        let job_ms = if round % 10 == 9 { LONGER_THAN_THE_DRAIN_MS } else { JOB_MS[self.dice.usize(..JOB_MS.len())] };
-        let mut service = Service::start(dir, job_ms)?;
+        let job_ms = if round % 12 == 9 { LONGER_THAN_THE_DRAIN_MS } else { JOB_MS[self.dice.usize(..JOB_MS.len())] };
+        let drain = if round % 6 == 0 { ENOUGH_FOR_HTTP } else { SHORT };
+        let mut service = Service::start(dir, job_ms, drain)?;
         let load = Duration::from_millis(self.dice.u64(LOAD_MS));
         let latest = SECOND_SIGNAL_MICROS[self.dice.usize(..SECOND_SIGNAL_MICROS.len())];
-        let second = (round % 3 == 2).then(|| Duration::from_micros(self.dice.u64(..latest)));
+        let second = (round % 3 > 0).then(|| Duration::from_micros(self.dice.u64(..latest)));
         let (took, acknowledged) = self.clients.while_they_ask(service.address(), round, || {
             thread::sleep(load);
             service.stop(second)
         });
         let took = took?;
         self.slowest = self.slowest.max(took);
-        if took > service::DRAIN + GRACE {
+        if took > drain + GRACE {
             return Err(format!("the stop took {took:.2?}, with a second signal after {second:?}").into());
         }
         self.books.round(dir, acknowledged)
@@ -72,7 +73,7 @@ impl Rig {
 
     /// Starts once more, without clients, until nothing is left to do.
     fn write_the_rest(&mut self, dir: &Path) -> Result<(), Box<dyn Error>> {
-        let mut service = Service::start(dir, 0)?;
+        let mut service = Service::start(dir, 0, SHORT)?;
         service.wait_until_idle()?;
         service.stop(None)?;
         self.books.close(dir)
@@ -86,8 +87,12 @@ fn variable<T: FromStr>(name: &str, otherwise: T) -> T {
 /// What a job takes: from less than a sync to most of a round. And, now and then, what a single signal has to cut short.
 const JOB_MS: [u64; 5] = [0, 1, 5, 20, 200];
 const LONGER_THAN_THE_DRAIN_MS: u64 = 1500;
+/// What the service is given to drain: actix-web looks once a second whether its connections are gone, so that it is left behind
+/// in the shorter one.
+const SHORT: Duration = Duration::from_secs(1);
+const ENOUGH_FOR_HTTP: Duration = Duration::from_secs(2);
 /// From the first request to the signal.
-const LOAD_MS: Range<u64> = 100..250;
+const LOAD_MS: Range<u64> = 100..200;
 /// Until which a second signal comes, in some rounds: while requests are under way, or also after the end of the HTTP server.
 const SECOND_SIGNAL_MICROS: [u64; 2] = [3_000, 400_000];
 /// What a stop may take beside the drain.

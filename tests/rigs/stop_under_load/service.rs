@@ -20,8 +20,8 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts it, and waits until it listens.
-    pub(crate) fn start(dir: &Path, job_ms: u64) -> Result<Self, Box<dyn Error>> {
-        let (drain, job_ms) = (DRAIN.as_secs().to_string(), job_ms.to_string());
+    pub(crate) fn start(dir: &Path, job_ms: u64, drain: Duration) -> Result<Self, Box<dyn Error>> {
+        let (drain, job_ms) = (drain.as_secs().to_string(), job_ms.to_string());
         let mut command = Command::new(program()?);
         command.arg("--serve").arg("--dir").arg(dir).args(["--drain-seconds", &drain, "--job-ms", &job_ms]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -97,8 +97,6 @@ fn program() -> Result<PathBuf, Box<dyn Error>> {
     program.ok_or_else(|| "the example is not built: cargo build --release --example web".into())
 }
 
-/// What the service is given to drain.
-pub(crate) const DRAIN: Duration = Duration::from_secs(1);
 /// After which a process that does not stop is given up.
 const HOPELESS: Duration = Duration::from_secs(20);
 /// What the work that is left in the end may take.
