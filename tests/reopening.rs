@@ -365,6 +365,51 @@ async fn a_cancel_that_nobody_heard_of_reaches_the_attempt_all_the_same() {
 }
 
 #[actix::test]
+async fn an_outcome_is_kept_until_its_record_is_proved() {
+    let book = Book::default();
+    let t = runner(&book).await;
+    let jobs = t.jobs();
+    jobs.enqueue(work("a", 1_000)).await.unwrap();
+    t.advance(Duration::from_millis(500)).await;
+    // It ends, its record is written and not synced, and the next reign, which reads it, cannot prove it either.
+    t.disk().fail_syncs(true);
+    t.advance(Duration::from_millis(650)).await;
+    assert_eq!(book.0.lock().unwrap().done.get("a"), Some(&1));
+    assert!(matches!(jobs.health(), Health::Red { .. }));
+    // The system drops what it could not sync.
+    t.disk().crash();
+    t.disk().fail_syncs(false);
+    t.advance(Duration::from_secs(70)).await;
+    assert_eq!((jobs.health(), jobs.stats().done), (Health::Green, 1));
+    assert_eq!(book.0.lock().unwrap().done.get("a"), Some(&1), "it ran once, and that is what the journal says now");
+}
+
+#[actix::test]
+async fn drafts_that_a_crash_has_left_on_a_full_disk_make_room() {
+    let book = Book::default();
+    let mut t = runner(&book).await;
+    t.jobs().enqueue(work("waiting", 1)).delay(Duration::from_secs(5)).await.unwrap();
+    t.disk().put("00000000000000000007.snapshot.tmp", b"half a snapshot");
+    t.disk().set_free(Some(0));
+    t.crash_and_reopen().await.unwrap();
+    assert!(matches!(t.jobs().health(), Health::Red { .. }));
+    let names = journeyman_core::disk::Disk::list(t.disk()).unwrap();
+    assert!(names.iter().all(|name| !name.ends_with(".tmp")), "{names:?}");
+}
+
+#[actix::test]
+async fn a_stop_does_not_wait_for_a_reopening_longer_than_its_patience() {
+    let book = Book::default();
+    let t = runner(&book).await;
+    t.disk().fail_syncs(true);
+    t.jobs().enqueue(work("a", 1)).await.unwrap_err();
+    let began = t.now();
+    t.shutdown(Duration::from_millis(30)).await.unwrap_err();
+    assert!(t.now().duration_since(began).unwrap() <= Duration::from_millis(40));
+    assert!(matches!(t.jobs().health(), Health::Red { .. }));
+}
+
+#[actix::test]
 async fn a_full_disk_makes_a_runner_that_answers_questions_and_takes_nothing_until_there_is_room() {
     let book = Book::default();
     let mut t = runner(&book).await;

@@ -305,3 +305,101 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use actix::{Actor, Context, Handler};
+
+    use super::*;
+
+    /// Where all reports go.
+    struct Home;
+
+    impl Actor for Home {
+        type Context = Context<Self>;
+    }
+
+    macro_rules! hears {
+        ($($message:ty),*) => {
+            $(impl Handler<$message> for Home {
+                type Result = ();
+
+                fn handle(&mut self, _: $message, _: &mut Context<Self>) {}
+            })*
+        };
+    }
+
+    hears!(Finished, Freed, Returned);
+
+    const NAME: (Ticket, Attempt) = (Ticket(1), Attempt(Seq(2)));
+
+    fn take_office(ledger: &Ledger) -> (Reign, Pool, Recipient<Returned>, Vec<Standing>) {
+        let home = Home.start();
+        let mut pool = Pool::new(4);
+        let office = Office { finished: home.clone().recipient(), freed: home.clone().recipient() };
+        let (reign, standings) = ledger.take_office(office, &mut pool, &home.clone().recipient());
+        (reign, pool, home.recipient(), standings)
+    }
+
+    fn begin(ledger: &Ledger) -> Reign {
+        let (reign, mut pool, home, _) = take_office(ledger);
+        let unit = Units::new(pool.reserve(1).expect("a unit"), home);
+        assert!(ledger.begin(reign, NAME.0, NAME.1, unit).is_ok());
+        reign
+    }
+
+    fn ended(ledger: &Ledger) -> Option<Ended> {
+        ledger.ended(NAME.0, NAME.1)
+    }
+
+    #[actix::test]
+    async fn an_attempt_that_is_lost_on_its_way_has_never_begun() {
+        let ledger = Ledger::default();
+        begin(&ledger);
+        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        assert!(matches!(ended(&ledger), Some(Ended::NeverBegan)));
+    }
+
+    #[actix::test]
+    async fn one_that_is_lost_while_it_runs_may_have_done_anything() {
+        let ledger = Ledger::default();
+        begin(&ledger);
+        assert!(ledger.may_run(NAME.0, NAME.1));
+        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        assert!(matches!(ended(&ledger), Some(Ended::Lost)));
+    }
+
+    #[actix::test]
+    async fn a_new_queue_keeps_what_runs_and_takes_back_what_is_on_its_way() {
+        let ledger = Ledger::default();
+        begin(&ledger);
+        let (_, pool, _, standings) = take_office(&ledger);
+        assert_eq!((standings[0].stage, standings[0].is_occupied, pool.available()), (Stage::Ended, false, 4));
+        assert!(!ledger.may_run(NAME.0, NAME.1), "wherever it is by now");
+        ledger.end(NAME.0, NAME.1, Ended::NeverBegan, true);
+        ledger.forget(NAME.0, NAME.1);
+        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        assert!(ended(&ledger).is_none() && ledger.live().is_empty(), "an echo leaves no trace");
+
+        let ledger = Ledger::default();
+        let old = begin(&ledger);
+        assert!(ledger.may_run(NAME.0, NAME.1));
+        let (new, mut pool, home, standings) = take_office(&ledger);
+        assert_eq!((standings[0].stage, standings[0].is_occupied, pool.available()), (Stage::Live, true, 3));
+        assert!(ledger.is_in_office(new) && !ledger.is_in_office(old));
+        let unit = Units::new(pool.reserve(1).expect("a unit"), home);
+        assert!(ledger.begin(old, Ticket(7), Attempt(Seq(8)), unit).is_err(), "a queue that was replaced starts nothing");
+    }
+
+    #[actix::test]
+    async fn an_entry_stays_until_its_record_is_durable_and_nothing_of_it_runs() {
+        let ledger = Ledger::default();
+        begin(&ledger);
+        assert!(ledger.may_run(NAME.0, NAME.1));
+        ledger.end(NAME.0, NAME.1, Ended::Denied(End::Late), false);
+        ledger.forget(NAME.0, NAME.1);
+        assert!(ledger.is_occupied(NAME.0, NAME.1), "a blocking section goes on");
+        ledger.free(NAME.0, NAME.1);
+        assert!(!ledger.is_occupied(NAME.0, NAME.1) && take_office(&ledger).3.is_empty());
+    }
+}

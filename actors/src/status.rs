@@ -360,3 +360,30 @@ impl Status {
         self.concerns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_while_the_actors_are_started_is_not_forgotten() {
+        let status = Status::new();
+        status.opening();
+        assert!(status.fail("a worker died"));
+        assert!(!status.opened(None));
+        assert_eq!(status.health(), Health::Red { why: "a worker died".to_owned() });
+        status.opening();
+        assert_eq!(status.health(), Health::Red { why: "a worker died".to_owned() }, "still for the same reason");
+        assert!(status.opened(None));
+        assert_eq!(status.health(), Health::Green);
+    }
+
+    #[test]
+    fn what_is_over_stays_over() {
+        let status = Status::new();
+        assert!(status.give_up("dropped"));
+        status.opening();
+        assert!(!status.opened(None) && !status.fail("x") && !status.give_up("y"));
+        assert_eq!(status.health(), Health::Red { why: "dropped".to_owned() });
+    }
+}
