@@ -1,7 +1,8 @@
 //! Bounding the disk by what is alive: the previous snapshot and the sealed segments behind it become the next snapshot; then what
 //! two snapshots stand for is removed. Goes in bounded steps, beside a journal that is being written; knows no pace and no time.
 //!
-//! A failure at any step, and a drop, leave all published snapshots and all segments as they were.
+//! A failure at any step, and a drop, leave all published snapshots and all segments as they were; once the new snapshot stands,
+//! all that is still needed.
 
 use std::sync::Arc;
 

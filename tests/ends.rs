@@ -133,15 +133,17 @@ async fn those_who_wait_hear_of_a_shutdown() {
 }
 
 #[actix::test]
-async fn an_answer_that_is_lost_is_unknown() {
+async fn a_wait_ends_with_its_runner() {
     let log = Log::default();
-    let t = runner(&log).await;
+    let mut limits = Limits::default();
+    limits.reopenings = 0;
+    let t = tasks(&log).limits(limits).test().await.unwrap();
     let jobs = t.jobs();
     let id = jobs.enqueue(task("a", &[Step::Ok])).delay(HOUR).await.unwrap().id();
     let mut wait = pin!(jobs.outcome(id));
     assert!(t.drive(&mut wait, SECOND).await.is_none());
     t.kill("queue").await;
-    assert_eq!(wait.await, Err(CallError::Unknown));
+    assert_eq!(t.drive(&mut wait, SECOND).await, Some(Err(CallError::Unknown)));
 }
 
 #[actix::test]

@@ -119,10 +119,9 @@ impl<C: 'static> Keeper<C> {
         if is_read_only {
             events::read_only();
         }
-        if self.base.status.opened(is_read_only.then(|| READ_ONLY.to_owned())) {
-            return Ok(());
-        }
-        Err(StartError::Thread("an actor failed as soon as it was started".to_owned()))
+        // One of them may have failed meanwhile: then that stands, and is seen at once.
+        self.base.status.opened(is_read_only.then(|| READ_ONLY.to_owned()));
+        Ok(())
     }
 
     /// Says what was found.
@@ -193,7 +192,9 @@ impl<C: 'static> Keeper<C> {
             clock.stir();
             match self.open().await {
                 Ok(()) => {
-                    events::reopened(self.row.tries);
+                    if self.base.status.answers() {
+                        events::reopened(self.row.tries);
+                    }
                     return Ok(());
                 }
                 Err(error) => why = error.to_string(),
