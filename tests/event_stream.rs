@@ -126,12 +126,37 @@ async fn listeners_come_and_go_and_the_last_one_hears_the_end() {
 }
 
 #[actix::test]
-async fn a_failure_of_the_runner_is_the_last_that_is_told() {
+async fn the_end_of_the_runner_is_the_last_that_is_told() {
+    let log = Log::default();
+    let mut limits = Limits::default();
+    limits.reopenings = 0;
+    let t = tasks(&log).limits(limits).test().await.unwrap();
+    let mut events = t.jobs().events(EventFilter::all());
+    let mut named = t.jobs().events(EventFilter::all().kind("task"));
+    t.kill("queue").await;
+    t.advance(SECOND).await;
+    let mut told = 0;
+    while let Some(event) = events.next().await {
+        assert!(matches!(event, Event::Health(Health::Red { .. })), "{event:?}");
+        told += 1;
+    }
+    assert!(told > 0);
+    assert_eq!(named.next().await, None);
+}
+
+#[actix::test]
+async fn a_stream_goes_on_when_the_runner_reopens() {
     let log = Log::default();
     let t = runner(&log).await;
     let mut events = t.jobs().events(EventFilter::all());
     let mut named = t.jobs().events(EventFilter::all().kind("task"));
     t.kill("queue").await;
-    assert!(matches!(events.next().await, Some(Event::Health(Health::Red { .. }))));
-    assert_eq!((events.next().await, named.next().await), (None, None));
+    t.advance(SECOND).await;
+    let mut last = None;
+    while last != Some(Event::Health(Health::Green)) {
+        last = events.next().await;
+        assert!(matches!(last, Some(Event::Health(_))), "{last:?}");
+    }
+    let id = t.jobs().enqueue(task("a", &[Step::Ok])).await.unwrap().id();
+    assert!(matches!(named.next().await, Some(Event::Job(job)) if job.id == id));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Recipient, WrapFuture};
 use journeyman_core::Span;
-use journeyman_core::compaction::{Compacted, Compaction, CompactionError, Progress};
+use journeyman_core::compaction::{Compacted, Compaction, Progress};
 use journeyman_core::disk::Disk;
 use journeyman_core::journal::Salt;
 
@@ -97,7 +97,8 @@ impl CompactorActor {
         let Work::Steps { compaction, .. } = &mut self.work else { return };
         // Damage that makes sled or us panic is no reason to end the runner over and over.
         let step = catch_unwind(AssertUnwindSafe(|| compaction.step()));
-        match step.unwrap_or_else(|_| Err(CompactionError::Over)) {
+        let Ok(step) = step else { return self.failed("it panicked", ctx) };
+        match step {
             Ok(Progress::Working { written_bytes, .. }) => {
                 let pause = Span(written_bytes.saturating_mul(1_000) / self.rate.max(1));
                 self.after(pause, ctx, |_, ctx| ctx.notify(Step));

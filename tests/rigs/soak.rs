@@ -46,9 +46,12 @@ impl Job for Stubborn {
     }
 }
 
+/// Lives through it in a directory, and answers whether all bounds held.
+type Part = fn(&Path) -> bool;
+
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let parts: [(&str, fn(&Path) -> bool); 3] = [("passing", passing), ("requeued", requeued), ("pinned", pinned)];
+    let parts: [(&str, Part); 3] = [("passing", passing), ("requeued", requeued), ("pinned", pinned)];
     let mut held = true;
     for (name, part) in parts.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|one| one == name)) {
         let dir = tempfile::tempdir().expect("a temporary directory");

@@ -54,11 +54,11 @@ struct Rig {
 impl Rig {
     fn round(&mut self, dir: &Path, round: u64) -> Result<(), Box<dyn Error>> {
         let job_ms = if round % 12 == 9 { LONGER_THAN_THE_DRAIN_MS } else { JOB_MS[self.dice.usize(..JOB_MS.len())] };
-        let drain = if round % 6 == 0 { ENOUGH_FOR_HTTP } else { SHORT };
+        let drain = if round.is_multiple_of(6) { ENOUGH_FOR_HTTP } else { SHORT };
         let mut service = Service::start(dir, job_ms, drain)?;
         let load = Duration::from_millis(self.dice.u64(LOAD_MS));
         let latest = SECOND_SIGNAL_MICROS[self.dice.usize(..SECOND_SIGNAL_MICROS.len())];
-        let second = (round % 3 > 0).then(|| Duration::from_micros(self.dice.u64(..latest)));
+        let second = (!round.is_multiple_of(3)).then(|| Duration::from_micros(self.dice.u64(..latest)));
         let (took, acknowledged) = self.clients.while_they_ask(service.address(), round, || {
             thread::sleep(load);
             service.stop(second)
