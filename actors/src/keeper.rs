@@ -326,14 +326,12 @@ impl<C: 'static> Keeper<C> {
         }
         let slice = Span(Span::from(self.blueprint.limits.stuck_after).0 / LOOKS);
         loop {
-            if status.running.get() == 0 && jobs.waiting_calls() == 0 {
-                tokio::select! {
-                    () = jobs.called() => {}
-                    // What becomes due while nobody calls.
-                    () = clock.sleep_until(clock.now().steady + Span(IDLE_LOOK_MS)) => {}
-                }
+            let is_idle = status.running.get() == 0 && jobs.waiting_calls() == 0;
+            tokio::select! {
+                () = jobs.called(), if is_idle => clock.sleep_until(clock.now().steady + slice).await,
+                // While nobody calls, something may become due.
+                () = clock.sleep_until(clock.now().steady + if is_idle { Span(IDLE_LOOK_MS) } else { slice }) => {}
             }
-            clock.sleep_until(clock.now().steady + slice).await;
             let Some(queue) = line.queue() else { continue };
             let sent = clock.now().steady;
             queue.do_send(Beat);
@@ -382,4 +380,4 @@ const READ_ONLY: &str = "the disk is full: questions are answered, and nothing i
 /// Slices of the time after which a queue counts as stuck: one until the beat is sent, the others until it must have been felt.
 const LOOKS: u64 = 4;
 /// How often a keeper looks whether something runs while nobody calls: seldom against the wakes of a second.
-const IDLE_LOOK_MS: u64 = 5_000;
+const IDLE_LOOK_MS: u64 = 10_000;
