@@ -7,13 +7,13 @@ use journeyman_core::compaction::{CompactionLimits, Progress, is_due};
 use journeyman_core::journal::JournalLimits;
 use journeyman_core::{Op, Record, Time};
 
-use crate::kit::{KINDS, Life, Place, run};
+use crate::kit::{Life, Place, kinds, run};
 use crate::support::job;
 
 /// beanstalkd#43: one old ticket that never ends kept every later file.
 #[test]
 fn one_old_ticket_does_not_keep_the_history() {
-    for kind in KINDS {
+    for kind in kinds() {
         let place = Place::new(kind);
         let rig = place.rig();
         let limits = JournalLimits { segment_bytes: 64 << 10, batch_bytes: 1 << 20 };
@@ -69,7 +69,7 @@ fn a_compaction_is_due_by_ratio_within_its_bounds() {
 /// No step holds up whoever waits for it, and each says what it did.
 #[test]
 fn steps_are_bounded_and_tell_their_bytes() {
-    for kind in KINDS {
+    for kind in kinds() {
         let place = Place::new(kind);
         let mut life = Life::with(&place.rig(), JournalLimits { segment_bytes: 64 << 20, batch_bytes: 4 << 20 });
         for _ in 0..40 {

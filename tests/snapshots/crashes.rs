@@ -7,13 +7,13 @@ use journeyman_core::compaction::Progress;
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::JournalLimits;
 
-use crate::kit::{KINDS, Life, PHASES, Place, Rig, memory, run_to};
+use crate::kit::{Life, PHASES, Place, Rig, kinds, memory, run_to};
 use crate::support::disks::{Crashed, Failing, Recorded};
 use crate::support::{Image, image};
 
 #[test]
 fn one_killed_in_any_phase_loses_nothing_and_the_next_gets_through() {
-    for kind in KINDS {
+    for kind in kinds() {
         for phase in PHASES {
             let place = Place::new(kind);
             let rig = place.rig();

@@ -11,14 +11,14 @@ use journeyman_core::snapshot::SnapshotError;
 use journeyman_core::store::OpenError;
 use journeyman_core::{Queue, Seq};
 
-use crate::kit::{KINDS, Kind, Life, Place, Rig, run};
+use crate::kit::{Kind, Life, Place, Rig, kinds, run};
 use crate::support::disks::Failing;
 use crate::support::{image, seed, segment};
 
 #[test]
 fn damage_anywhere_in_the_newest_is_told_and_the_one_before_stands_in() {
     let mut dice = fastrand::Rng::with_seed(seed());
-    for kind in KINDS {
+    for kind in kinds() {
         let (place, queue) = two_snapshots(kind);
         let (older, newest) = seqs(&place);
         let files = place.files_of(newest);
@@ -51,7 +51,7 @@ fn damage_anywhere_in_the_newest_is_told_and_the_one_before_stands_in() {
 
 #[test]
 fn a_snapshot_that_is_gone_is_stood_in_for() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (place, queue) = two_snapshots(kind);
         let (older, newest) = seqs(&place);
         remove(&place.dir.path().join(place.rig().snapshots().name(newest)));
@@ -62,7 +62,7 @@ fn a_snapshot_that_is_gone_is_stood_in_for() {
 
 #[test]
 fn the_next_compaction_takes_the_place_of_a_damaged_snapshot() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (place, queue) = two_snapshots(kind);
         let (older, newest) = seqs(&place);
         spoil(&place, newest);
@@ -79,7 +79,7 @@ fn the_next_compaction_takes_the_place_of_a_damaged_snapshot() {
 
 #[test]
 fn when_both_are_damaged_the_error_names_each_unless_all_segments_are_there() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (place, _) = two_snapshots(kind);
         let (older, newest) = seqs(&place);
         spoil(&place, older);
@@ -105,7 +105,7 @@ fn when_both_are_damaged_the_error_names_each_unless_all_segments_are_there() {
 
 #[test]
 fn no_snapshot_and_no_beginning_is_an_error_and_never_an_empty_queue() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (place, _) = two_snapshots(kind);
         for seq in place.rig().seqs() {
             remove(&place.dir.path().join(place.rig().snapshots().name(seq)));
@@ -116,7 +116,7 @@ fn no_snapshot_and_no_beginning_is_an_error_and_never_an_empty_queue() {
 
 #[test]
 fn snapshots_without_their_segments_are_an_error() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (place, _) = two_snapshots(kind);
         let (older, newest) = seqs(&place);
         for name in place.rig().names().into_iter().filter(|name| name.ends_with(".segment")) {
@@ -132,7 +132,7 @@ fn snapshots_without_their_segments_are_an_error() {
 
 #[test]
 fn segments_before_the_newest_snapshot_are_not_read() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (place, queue) = two_snapshots(kind);
         let names: Vec<_> = place.rig().names().into_iter().filter(|name| name.ends_with(".segment")).collect();
         let (_, reserve) = names.split_last().expect("there are some");

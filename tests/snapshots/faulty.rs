@@ -11,11 +11,11 @@ use journeyman_core::compaction::Progress;
 use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, SnapshotError, SnapshotStore, Verified};
 use journeyman_core::store::OpenError;
 
-use crate::kit::{KINDS, Life, Place, Rig};
+use crate::kit::{Life, Place, Rig, kinds};
 
 #[test]
 fn after_any_call_of_the_store_that_failed_once_nothing_is_lost_and_the_next_try_succeeds() {
-    for kind in KINDS {
+    for kind in kinds() {
         let mut failures = 0;
         for at in 1.. {
             let place = Place::new(kind);
@@ -48,7 +48,7 @@ fn after_any_call_of_the_store_that_failed_once_nothing_is_lost_and_the_next_try
 
 #[test]
 fn a_newer_snapshot_of_either_store_is_refused_as_such() {
-    for kind in KINDS {
+    for kind in kinds() {
         let place = Place::new(kind);
         let fault = Fault::default();
         let rig = around(&place, &fault);
@@ -66,7 +66,7 @@ fn a_newer_snapshot_of_either_store_is_refused_as_such() {
 /// Something that is no draft bears the name of one.
 #[test]
 fn a_draft_that_cannot_be_begun_is_an_error_of_the_disk() {
-    for kind in KINDS {
+    for kind in kinds() {
         let place = Place::new(kind);
         let mut life = Life::begin(&place.rig());
         life.busy(4);

@@ -23,7 +23,15 @@ pub(crate) enum Kind {
     Sled,
 }
 
-pub(crate) const KINDS: [Kind; 2] = [Kind::Plain, Kind::Sled];
+/// The stores that this build has.
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    [Kind::Plain, Kind::Sled].into_iter().filter(|kind| *kind != Kind::Sled || has_sled())
+}
+
+pub(crate) fn has_sled() -> bool {
+    let store = journeyman::snapshots::store(std::path::Path::new("."), Arc::new(journeyman_core::disk::MemDisk::default()));
+    store.name(Seq(1)).ends_with(".sled")
+}
 
 /// A directory of the file system, locked, with a store in it.
 pub(crate) struct Place {
