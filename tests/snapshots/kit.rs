@@ -29,7 +29,7 @@ pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
 }
 
 pub(crate) fn has_sled() -> bool {
-    let store = journeyman::snapshots::store(std::path::Path::new("."), Arc::new(journeyman_core::disk::MemDisk::default()));
+    let store = journeyman::snapshots::store(Path::new("."), Arc::new(MemDisk::default()));
     store.name(Seq(1)).ends_with(".sled")
 }
 
