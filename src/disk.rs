@@ -262,5 +262,19 @@ fn names_in(dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// The name of a numbered file; such names sort like their numbers.
+#[must_use]
+pub fn numbered(number: u64, suffix: &str) -> String {
+    format!("{number:020}{suffix}")
+}
+
+/// The number in the name of a numbered file; none when the name is of something else.
+#[must_use]
+pub fn number_of(name: &str, suffix: &str) -> Option<u64> {
+    let number = name.strip_suffix(suffix)?.parse().ok()?;
+    // One number has one name: "+1" is a number too.
+    (name == numbered(number, suffix)).then_some(number)
+}
+
 const LOCK: &str = "journeyman.lock";
 const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();

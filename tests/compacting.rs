@@ -14,13 +14,17 @@ use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task, tasks};
 
 /// A runner whose journal is compacted each 256 KiB.
 fn small(log: &Log) -> Configured<Log> {
+    tasks(log).limits(small_limits())
+}
+
+fn small_limits() -> Limits {
     let mut limits = Limits::default();
     limits.capacity = 8;
     limits.record_bytes = 16 << 10;
     limits.batch_bytes = 64 << 10;
     limits.segment_bytes = 64 << 10;
     limits.journal_bytes = 1 << 20;
-    tasks(log).limits(limits)
+    limits
 }
 
 /// So many jobs of a kilobyte each, which are done at once.
@@ -121,12 +125,7 @@ async fn a_damaged_snapshot_is_made_up_for_reported_and_replaced() {
 #[actix::test]
 async fn it_may_be_cut_short_at_any_time() {
     let log = Log::default();
-    let mut limits = Limits::default();
-    limits.capacity = 8;
-    limits.record_bytes = 16 << 10;
-    limits.batch_bytes = 64 << 10;
-    limits.segment_bytes = 64 << 10;
-    limits.journal_bytes = 1 << 20;
+    let mut limits = small_limits();
     // A second for each 64 KiB: there is time to meet it at work.
     limits.compaction_rate = 64 << 10;
     let mut t = tasks(&log).limits(limits).test_with(MemDisk::default(), seed()).await.unwrap();

@@ -132,7 +132,7 @@ impl CompactorActor {
         // What it wrote is of no use, and the disk may be full of it; unless it is another's, who is still at it.
         let swept = self.turnstile.enter().map_or(Ok(()), |_turn| (self.snapshots)().sweep());
         if let Err(error) = swept {
-            events::compaction_failed(&error.to_string(), self.failures, pause);
+            events::sweep_failed(&error.to_string());
         }
         self.after(pause, ctx, |actor, ctx| actor.begin(ctx));
     }

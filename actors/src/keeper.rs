@@ -30,8 +30,7 @@ pub(crate) struct Keeper<C: 'static> {
     ground: Ground,
     place: Place,
     /// The threads of this reign; none between two.
-    queue_thread: Option<Arbiter>,
-    disk_threads: DiskThreads,
+    threads: Threads,
     workers: Vec<Worker>,
     row: Row,
 }
@@ -55,9 +54,9 @@ pub(crate) enum Place {
     Together(Between),
 }
 
-/// Those that write.
 #[derive(Default)]
-struct DiskThreads {
+struct Threads {
+    queue: Option<Arbiter>,
     journal: Option<Arbiter>,
     compactor: Option<Arbiter>,
 }
@@ -76,16 +75,7 @@ struct Row {
 
 impl<C: 'static> Keeper<C> {
     pub(crate) fn new(blueprint: Blueprint<C>, base: Base, ground: Ground, place: Place) -> Self {
-        Self {
-            blueprint,
-            base,
-            ground,
-            place,
-            queue_thread: None,
-            disk_threads: DiskThreads::default(),
-            workers: Vec::new(),
-            row: Row::default(),
-        }
+        Self { blueprint, base, ground, place, threads: Threads::default(), workers: Vec::new(), row: Row::default() }
     }
 
     /// Reads the journal and starts the actors on it. One that fails is to be followed by [`Keeper::close`].
@@ -105,9 +95,9 @@ impl<C: 'static> Keeper<C> {
         let begin = |blocking| Beginning { store, is_read_only, workers, disk, snapshots, turnstile, blocking };
         let core = match &self.place {
             Place::Apart => {
-                let queue = self.queue_thread.insert(arbiter()?).handle();
-                let journal = self.disk_threads.journal.insert(arbiter()?).handle();
-                let compactor = self.disk_threads.compactor.insert(arbiter()?).handle();
+                let queue = self.threads.queue.insert(arbiter()?).handle();
+                let journal = self.threads.journal.insert(arbiter()?).handle();
+                let compactor = self.threads.compactor.insert(arbiter()?).handle();
                 let beginning = begin(Blocking::On { journal, compactor });
                 threads::on(&queue, move || wiring::wire(blueprint, base, beginning)).await.flatten()
             }
@@ -143,7 +133,7 @@ impl<C: 'static> Keeper<C> {
         loop {
             let status = self.base.status.clone();
             tokio::select! {
-                _ = status.failed() => {}
+                () = status.failed() => {}
                 () = self.stuck() => {}
                 () = self.room() => {}
             }
@@ -214,7 +204,7 @@ impl<C: 'static> Keeper<C> {
         }
         let limits = &self.blueprint.limits;
         let (patience, grace) = (limits.append_timeout.into(), limits.interrupt_grace.into());
-        let DiskThreads { journal, compactor } = std::mem::take(&mut self.disk_threads);
+        let Threads { queue, journal, compactor } = std::mem::take(&mut self.threads);
         if let Some(journal) = journal
             && !threads::stop(journal, &clock, clock.now().steady + patience).await
         {
@@ -224,7 +214,7 @@ impl<C: 'static> Keeper<C> {
             // Its step, when it takes long, ends when it can: no other compaction begins before.
             threads::stop(compactor, &clock, clock.now().steady + grace).await;
         }
-        if let Some(queue) = self.queue_thread.take()
+        if let Some(queue) = queue
             && !threads::stop(queue, &clock, clock.now().steady + grace).await
         {
             // It decides nothing any more, and finds out when it comes back.
@@ -262,12 +252,11 @@ impl<C: 'static> Keeper<C> {
         let limits = &self.blueprint.limits;
         let (until, patience) = (clock.now().steady + limits.interrupt_grace.into(), limits.append_timeout.into());
         let workers = self.workers.drain(..).filter_map(|worker| worker.thread);
-        for thread in workers.chain(self.queue_thread.take()) {
+        for thread in workers.chain(self.threads.queue.take()) {
             threads::stop(thread, &clock, until).await;
         }
         let until = clock.now().steady + patience;
-        let DiskThreads { journal, compactor } = std::mem::take(&mut self.disk_threads);
-        for thread in journal.into_iter().chain(compactor) {
+        for thread in self.threads.journal.take().into_iter().chain(self.threads.compactor.take()) {
             threads::stop(thread, &clock, until).await;
         }
     }

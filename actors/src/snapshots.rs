@@ -46,8 +46,8 @@ mod trees {
     use std::thread;
     use std::time::Duration;
 
-    use journeyman_core::Seq;
     use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, PlainStore, SnapshotError, SnapshotStore, Verified};
+    use journeyman_core::{Seq, disk};
 
     /// Snapshots as directories of sled. Those that a build without it left in plain files are read, and removed in their turn.
     pub(super) struct SledStore {
@@ -446,7 +446,7 @@ mod trees {
     }
 
     fn name_of(seq: Seq) -> String {
-        format!("{:020}{SUFFIX}", seq.0)
+        disk::numbered(seq.0, SUFFIX)
     }
 
     fn draft_of(seq: Seq) -> String {
@@ -455,8 +455,7 @@ mod trees {
 
     /// The seq in the name of a snapshot; none when the name is of something else.
     fn seq_of(text: &str) -> Option<Seq> {
-        let seq = Seq(text.strip_suffix(SUFFIX)?.parse().ok()?);
-        (text == name_of(seq)).then_some(seq)
+        disk::number_of(text, SUFFIX).map(Seq)
     }
 
     fn is_leftover(text: &str) -> bool {

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::frame::{self, Batch, Content, Salt};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{self, Disk, DiskFile};
 use crate::ids::Seq;
 
 /// What the first bytes of a segment say.
@@ -176,14 +176,12 @@ impl Segment {
 
 /// The name of the file; names sort like their numbers.
 pub(super) fn name(number: u64) -> String {
-    format!("{number:020}{SUFFIX}")
+    disk::numbered(number, SUFFIX)
 }
 
 /// The number in the name of a segment; none when the name is of something else.
 pub(super) fn number_of(text: &str) -> Option<u64> {
-    let number = text.strip_suffix(SUFFIX)?.parse().ok()?;
-    // One number has one name: "+1" is a number too.
-    (text == name(number)).then_some(number)
+    disk::number_of(text, SUFFIX)
 }
 
 /// Bytes of a segment header.

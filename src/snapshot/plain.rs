@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::draft::Finished;
 use super::reading::Verified;
 use super::{CHUNK_BYTES, ChunkSink, ChunkSource, META_BYTES, SnapshotError, SnapshotStore};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{self, Disk, DiskFile};
 use crate::ids::Seq;
 
 /// Keeps each snapshot in a file of the same directory as the journal, named for its seq.
@@ -126,7 +126,7 @@ impl ChunkSource for PlainSource {
 }
 
 fn name(seq: Seq) -> String {
-    format!("{:020}{SUFFIX}", seq.0)
+    disk::numbered(seq.0, SUFFIX)
 }
 
 fn draft(seq: Seq) -> String {
@@ -135,8 +135,7 @@ fn draft(seq: Seq) -> String {
 
 /// The seq in the name of a snapshot; none when the name is of something else.
 fn seq_of(text: &str) -> Option<Seq> {
-    let seq = Seq(text.strip_suffix(SUFFIX)?.parse().ok()?);
-    (text == name(seq)).then_some(seq)
+    disk::number_of(text, SUFFIX).map(Seq)
 }
 
 const SUFFIX: &str = ".snapshot";
