@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod disks;
+pub(crate) mod figures;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
