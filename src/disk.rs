@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, OFlags};
 
+use crate::bugs::{self, Bug};
+
 pub use memory::MemDisk;
 
 /// One directory of files, with what a crash leaves of it. Shared: a compaction reads and removes old files while the
@@ -118,7 +120,7 @@ impl FileDisk {
             other => failed("check the directory")(other.into()),
         })?;
         let lock = open_private(&dir.join(LOCK), OpenOptions::new().write(true).create(true)).map_err(failed("open the lock file"))?;
-        match lock.try_lock() {
+        match if bugs::on(Bug::NoLock) { Ok(()) } else { lock.try_lock() } {
             Ok(()) => Ok(Self { dir, lock }),
             Err(TryLockError::WouldBlock) => Err(DirError::Locked { dir }),
             Err(TryLockError::Error(error)) => Err(failed("lock the directory")(error)),
@@ -178,7 +180,7 @@ impl Disk for FileDisk {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.dir)?.sync_all()
+        if bugs::on(Bug::NoDirectorySync) { Ok(()) } else { File::open(&self.dir)?.sync_all() }
     }
 }
 
@@ -188,7 +190,7 @@ impl DiskFile for File {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        if bugs::on(Bug::NoDataSync) { Ok(()) } else { self.sync_data() }
     }
 }
 

@@ -16,6 +16,8 @@
 //! ```
 
 pub mod breaker;
+#[doc(hidden)]
+pub mod bugs;
 pub mod compaction;
 pub mod disk;
 pub mod ids;

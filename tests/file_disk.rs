@@ -5,7 +5,7 @@ mod support;
 
 use std::env;
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use journeyman_core::disk::{DirError, Disk, FileDisk, MemDisk};
 use journeyman_core::journal::{JournalLimits, RecoverError};
-use support::{batch, image, journal, read, segment};
+use support::{batch, image, journal, pipe, read, segment};
 use tempfile::{TempDir, tempdir};
 
 const LOCK: &str = "journeyman.lock";
@@ -66,6 +66,22 @@ fn the_head_of_a_file_is_as_long_as_asked_or_as_the_file_is() {
     assert!(disk.read("b").is_err() && disk.remove("b").is_err());
     drop(disk.create("b").expect("in the place of what was there"));
     assert_eq!(disk.read("b").expect("it is there"), b"");
+}
+
+#[test]
+fn a_sync_gets_as_far_as_the_kernel_and_its_refusal_is_told() {
+    let dir = temp();
+    let (path, moved) = (dir.path().join("here"), dir.path().join("elsewhere"));
+    let disk = opened(&path);
+    let _pipe = pipe(&path.join("a"));
+    let refused = disk.create("a").expect("it opens").sync().expect_err("a pipe cannot be synced");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+
+    disk.sync_names().expect("it is a directory");
+    fs::rename(&path, &moved).expect("it is ours");
+    let _pipe = pipe(&path);
+    let refused = disk.sync_names().expect_err("a pipe cannot be synced");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
 /// The umask is one for the whole process, so each is tried in a process of its own.

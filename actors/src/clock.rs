@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use journeyman_core::bugs::{self, Bug};
 use journeyman_core::{Now, Span, Time};
 use tokio::sync::oneshot;
 
@@ -23,16 +24,17 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Now {
-        match self {
+        let now = match self {
             Self::System(clock) => clock.now(),
             Self::Virtual(clock) => clock.now(),
-        }
+        };
+        if bugs::on(Bug::NoMonotonicWait) { Now { steady: now.wall, ..now } } else { now }
     }
 
     /// Waits until the steady clock shows `at`.
     pub(crate) async fn sleep_until(&self, at: Time) {
         match self {
-            Self::System(clock) => tokio::time::sleep(at.since(clock.now().steady).into()).await,
+            Self::System(_) => tokio::time::sleep(at.since(self.now().steady).into()).await,
             Self::Virtual(clock) => clock.sleep_until(at).await,
         }
     }

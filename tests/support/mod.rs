@@ -10,6 +10,8 @@ pub(crate) mod figures;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use journeyman_core::disk::{Disk, MemDisk};
@@ -334,6 +336,12 @@ pub(crate) fn open(disk: &(impl Disk + Clone + 'static)) -> Result<Store, OpenEr
 /// The journal on this disk, opened to append to.
 pub(crate) fn journal(disk: impl Disk + 'static, limits: JournalLimits) -> Journal {
     read(disk).expect("a sound journal").1.into_journal(limits, SALT)
+}
+
+/// A pipe, open at both ends. It is not possible to sync one, and so it tells whether a sync gets as far as the kernel.
+pub(crate) fn pipe(path: &Path) -> File {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("the place is free");
+    File::options().read(true).write(true).open(path).expect("it is ours")
 }
 
 /// The name of the segment with this number.
