@@ -8,6 +8,8 @@ mod admission;
 mod answers;
 mod base;
 mod breaker;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod clock;
 mod codec;
 mod compactor;

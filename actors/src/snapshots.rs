@@ -23,6 +23,18 @@ pub fn store(dir: &Path, disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
     Box::new(store)
 }
 
+/// The same in a directory that must stay as it is, of which `disk` is a view: what sled is to open is copied elsewhere, into the
+/// system's directory for temporary files.
+#[must_use]
+pub fn reader(dir: &Path, disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
+    let plain = PlainStore::new(disk);
+    #[cfg(feature = "sled")]
+    let store = trees::SledStore::reader(dir, plain);
+    #[cfg(not(feature = "sled"))]
+    let (store, _) = (plain, dir);
+    Box::new(store)
+}
+
 /// How the actors get at the snapshots, each with a value of its own.
 pub(crate) type Snapshots = Arc<dyn Fn() -> Box<dyn SnapshotStore> + Send + Sync>;
 
@@ -53,11 +65,17 @@ mod trees {
     pub(super) struct SledStore {
         dir: PathBuf,
         plain: PlainStore,
+        /// Nothing in the directory may change, not even the count of a file's names.
+        only_reads: bool,
     }
 
     impl SledStore {
         pub(super) fn new(dir: &Path, plain: PlainStore) -> Self {
-            Self { dir: dir.to_owned(), plain }
+            Self { dir: dir.to_owned(), plain, only_reads: false }
+        }
+
+        pub(super) fn reader(dir: &Path, plain: PlainStore) -> Self {
+            Self { dir: dir.to_owned(), plain, only_reads: true }
         }
 
         fn is_plain(&self, seq: Seq) -> bool {
@@ -69,6 +87,10 @@ mod trees {
             names.map_err(SnapshotError::io("."))
         }
 
+        fn may_write(&self) -> Result<(), SnapshotError> {
+            if self.only_reads { Err(SnapshotError::io(".")(ErrorKind::ReadOnlyFilesystem.into())) } else { Ok(()) }
+        }
+
         fn sync_names(&self) -> io::Result<()> {
             File::open(&self.dir)?.sync_all()
         }
@@ -77,21 +99,26 @@ mod trees {
         fn open_copy(&self, seq: Seq, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
             let number = OPENED.fetch_add(1, Ordering::Relaxed);
             let scratch = format!("{}{SCRATCH}{number}", name_of(seq));
+            if self.only_reads {
+                return self.open_copy_elsewhere(&scratch, name);
+            }
             match self.open_copy_in(self.dir.join(&scratch), name) {
-                Err(SnapshotError::Io { source, .. }) if NO_ROOM.contains(&source.kind()) => {
-                    // Made anew, never taken over: whoever made it before may be somebody else.
-                    let elsewhere = |n| std::env::temp_dir().join(format!("journeyman-{}-{n}-{scratch}", std::process::id()));
-                    self.open_copy_in((0..).map(elsewhere).find(|dir| !dir.exists()).unwrap_or_default(), name)
-                }
+                Err(SnapshotError::Io { source, .. }) if NO_ROOM.contains(&source.kind()) => self.open_copy_elsewhere(&scratch, name),
                 opened => opened,
             }
         }
 
+        fn open_copy_elsewhere(&self, scratch: &str, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
+            // Made anew, never taken over: whoever made it before may be somebody else.
+            let elsewhere = |n| std::env::temp_dir().join(format!("journeyman-{}-{n}-{scratch}", std::process::id()));
+            self.open_copy_in((0..).map(elsewhere).find(|dir| !dir.exists()).unwrap_or_default(), name)
+        }
+
         fn open_copy_in(&self, scratch: PathBuf, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
-            let (from, copied) = (self.dir.join(name), name.to_owned());
+            let (from, copied, links) = (self.dir.join(name), name.to_owned(), !self.only_reads);
             let open = move || {
                 let scratch = Scratch(scratch);
-                copy(&from, &scratch.0, &copied)?;
+                copy(&from, &scratch.0, &copied, links)?;
                 let db = config(&scratch.0).open().map_err(unreadable(&copied))?;
                 Ok(SledSource { tree: Tree::new(db), name: copied, _scratch: scratch })
             };
@@ -114,6 +141,7 @@ mod trees {
         }
 
         fn sweep(&self) -> Result<(), SnapshotError> {
+            self.may_write()?;
             self.plain.sweep()?;
             for left in self.names()?.iter().filter(|name| is_leftover(name)) {
                 fs::remove_dir_all(self.dir.join(left)).map_err(SnapshotError::io(left))?;
@@ -141,6 +169,7 @@ mod trees {
         }
 
         fn publish(&self, draft: Verified) -> Result<(), SnapshotError> {
+            self.may_write()?;
             let (from, name) = (self.dir.join(draft_of(draft.seq())), name_of(draft.seq()));
             let to = self.dir.join(&name);
             // Only a damaged snapshot of the same seq can be in the way: a good one would have been the base of this one.
@@ -149,6 +178,7 @@ mod trees {
         }
 
         fn remove(&self, seq: Seq) -> Result<(), SnapshotError> {
+            self.may_write()?;
             if self.is_plain(seq) {
                 return self.plain.remove(seq);
             }
@@ -303,7 +333,7 @@ mod trees {
     }
 
     /// Copies a snapshot, and compares every byte with its list on the way.
-    fn copy(from: &Path, to: &Path, name: &str) -> Result<(), SnapshotError> {
+    fn copy(from: &Path, to: &Path, name: &str, links: bool) -> Result<(), SnapshotError> {
         let list = read_list(from, name)?;
         let found = files_of(from).map_err(cannot_read(name))?;
         let there: BTreeSet<String> = found.iter().map(|path| relative(from, path)).filter(|path| path != LIST).collect();
@@ -314,7 +344,7 @@ mod trees {
         for (path, said) in &list {
             let (source, place, file) = (from.join(path), to.join(path), format!("{name}/{path}"));
             // A blob is written once and never over: sled at most unlinks it, and then its other name stays.
-            let linked = is_blob(&source) && fs::hard_link(&source, &place).is_ok();
+            let linked = links && is_blob(&source) && fs::hard_link(&source, &place).is_ok();
             let read = if linked { checked(&source, &mut io::sink()) } else { checked(&source, &mut new_file(&place, &file)?) };
             if read.map_err(cannot_read(&file))? != *said {
                 return Err(SnapshotError::damaged(file, format!("{} bytes with the checksum {:08x}", said.0, said.1)));
