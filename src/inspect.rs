@@ -1,6 +1,7 @@
 //! Looking at a whole directory: is it sound, and if not, what exactly is wrong; and the history that its records tell. For tools.
 //! Reads everything, what an open leaves alone too; changes nothing and prints nothing.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -223,6 +224,8 @@ struct Look<'a> {
     store: &'a dyn SnapshotStore,
     /// The sound snapshots, each with where it stands; oldest first.
     sound: Vec<Boundary>,
+    /// Those of them behind which a segment was seen to begin.
+    met: BTreeSet<Seq>,
     /// What the records so far come to; none behind damage, up to the next snapshot.
     state: Option<Queue>,
     /// Whether records are applied; else they are only decoded.
@@ -247,7 +250,8 @@ impl<'a> Look<'a> {
             snapshots: Vec::new(),
             start: Err(String::new()),
         };
-        let mut look = Self { store, sound: Vec::new(), state: None, folds, file: String::new(), last_damage: None, found };
+        let mut look =
+            Self { store, sound: Vec::new(), met: BTreeSet::new(), state: None, folds, file: String::new(), last_damage: None, found };
         let seqs = newest_first(store).map_err(io::Error::other)?;
         for seq in seqs {
             let name = store.name(seq);
@@ -298,6 +302,7 @@ impl<'a> Look<'a> {
         }
         let here = |snapshot: &&Boundary| snapshot.last == behind.last;
         let Some(snapshot) = self.sound.iter().find(here).copied() else { return };
+        self.met.insert(snapshot.last);
         if (snapshot.segment, snapshot.length, snapshot.checksum) != (behind.segment, behind.length, behind.checksum) {
             let finding = Finding::new(Sort::Damage, file, Some(0), "expected a segment that follows the frame where the snapshot ends");
             self.found.findings.push(finding.meaning(format!("it and {} are not of one journal", self.store.name(snapshot.last))));
@@ -368,19 +373,13 @@ impl<'a> Look<'a> {
 
     fn end(mut self, start: Result<Standing, String>) -> Inspection {
         let found = &mut self.found;
-        // Behind a snapshot there is always a segment: the one that names it.
-        if let Some(kept) = found.snapshots.first()
-            && found.segments.0 == 0
-            && found.sort() == Sort::Note
-        {
-            let next = self.sound.last().map_or(1, |snapshot| snapshot.segment.saturating_add(1));
-            let finding = Finding::new(
-                Sort::Damage,
-                disk::numbered(next, SEGMENT),
-                None,
-                format!("expected this segment, which follows {}", kept.name),
-            );
-            found.findings.push(finding.meaning("it is missing"));
+        // Behind a snapshot there is always a segment that begins there, and names it.
+        for snapshot in &self.sound {
+            let is_seen = self.met.contains(&snapshot.last) || found.first.is_some_and(|first| snapshot.last.next() < first);
+            if !is_seen && found.sort() == Sort::Note {
+                let expected = format!("expected a segment that begins at record {}, behind it", snapshot.last.next());
+                found.findings.push(Finding::new(Sort::Damage, self.store.name(snapshot.last), None, expected));
+            }
         }
         if self.sound.len() == 1 && found.first.is_some_and(|first| first > Seq(1)) && found.sort() == Sort::Note {
             let finding =

@@ -100,7 +100,8 @@ impl Salvage {
             let base = Base::Snapshot(boundary);
             better(&mut best, try_from(disk, base, queue)?.map(|(run, queue)| (base, run, queue)));
         }
-        let begun = try_from(disk, Base::Beginning, Queue::default())?.filter(|(run, _)| !run.files.is_empty());
+        // A first segment without a sound record is not worth a directory.
+        let begun = try_from(disk, Base::Beginning, Queue::default())?.filter(|(_, queue)| queue.last() > Seq(0));
         better(&mut best, begun.map(|(run, queue)| (Base::Beginning, run, queue)));
         let Some((base, run, queue)) = best else { return Err(SalvageError::Nothing) };
         let left = Left::behind(disk, queue.last(), found.last)?;

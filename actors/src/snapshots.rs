@@ -267,7 +267,7 @@ mod trees {
 
     /// Lists the files with their checksums, and makes all of it durable, the names included.
     fn seal(parent: &Path, dir: &Path, synced: BTreeSet<PathBuf>) -> io::Result<()> {
-        let mut list = LIST_HEAD.to_owned();
+        let mut list = format!("{LIST_HEAD}{LIST_FORMAT}\n");
         for path in files_of(dir)? {
             let (bytes, checksum) = checked(&path, &mut io::sink())?;
             list.push_str(&format!("{checksum:08x} {bytes} {}\n", relative(dir, &path)));
@@ -357,13 +357,22 @@ mod trees {
     fn read_list(dir: &Path, name: &str) -> Result<BTreeMap<String, (u64, u32)>, SnapshotError> {
         let file = format!("{name}/{LIST}");
         let text = fs::read(dir.join(LIST)).map_err(cannot_read(&file))?;
-        let parsed = String::from_utf8(text).ok().and_then(|text| {
-            let (said, checksum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
-            let said = format!("{said}\n");
-            (checksum == format!("{:08x}", crc32c::crc32c(said.as_bytes()))).then_some(())?;
-            said.strip_prefix(LIST_HEAD)?.lines().map(parse_line).collect()
-        });
-        parsed.ok_or_else(|| SnapshotError::damaged(file, "a list of files with a right checksum"))
+        let damaged = || SnapshotError::damaged(&*file, "a list of files with a right checksum");
+        let said = String::from_utf8(text).ok().and_then(checked_lines).ok_or_else(damaged)?;
+        let (format, lines) = said.strip_prefix(LIST_HEAD).and_then(|said| said.split_once('\n')).ok_or_else(damaged)?;
+        match format.parse::<u16>() {
+            Ok(LIST_FORMAT) => lines.lines().map(parse_line).collect::<Option<_>>().ok_or_else(damaged),
+            // Its checksum is right: a newer release wrote it, and nothing may stand in for that.
+            Ok(needs) if needs > LIST_FORMAT => Err(SnapshotError::Newer { name: file, needs }),
+            _ => Err(damaged()),
+        }
+    }
+
+    /// The lines before the last one, which is their checksum.
+    fn checked_lines(text: String) -> Option<String> {
+        let (said, checksum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
+        let said = format!("{said}\n");
+        (checksum == format!("{:08x}", crc32c::crc32c(said.as_bytes()))).then_some(said)
     }
 
     fn parse_line(line: &str) -> Option<(String, (u64, u32))> {
@@ -507,7 +516,8 @@ mod trees {
     /// Where sled keeps large pages.
     const BLOBS: &str = "blobs";
     const LIST: &str = "journeyman.files";
-    const LIST_HEAD: &str = "journeyman snapshot in sled, 1\n";
+    const LIST_HEAD: &str = "journeyman snapshot in sled, ";
+    const LIST_FORMAT: u16 = 1;
     /// Behind all chunks, whose keys are four bytes.
     const META: &[u8] = b"meta data";
     /// A snapshot is written once and read once: a cache has nothing to remember. Measured: 64 MiB of it changed nothing.

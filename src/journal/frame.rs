@@ -1,5 +1,5 @@
 //! The bytes of one batch: a header with its own checksum, then the body. Reading tells a whole frame from zeros and
-//! from damage; what damage means is decided by recovery.
+//! from damage; what damage means is decided by recovery. Frozen: see `segment.rs` for how it may change.
 
 use crate::ids::{Epoch, Seq};
 use crate::time::Time;

@@ -1,7 +1,7 @@
 //! Records on disk, in batches that are durable before anything they say is believed. Append, sync, rotate; after the
 //! first failure nothing more, ever. Knows batches and bytes; never what a record means.
 //!
-//! `docs/journal-format.md` has the format in full.
+//! `docs/journal-format.md` has the format in full; how it may change stands in `segment.rs`.
 
 mod frame;
 mod recovery;

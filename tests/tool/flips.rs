@@ -75,6 +75,10 @@ fn flip_every_byte(compactions: u64) -> u64 {
             let found = inspect(&disk);
             // What nothing behind it proves may be taken for a torn tail; everything else is named.
             let is_last = name == files.keys().filter(|name| name.ends_with(".segment")).next_back().expect("there is one");
+            if !is_last && name.ends_with(".segment") && at >= bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) {
+                assert!(found.is_sound(), "what lies behind the length that the next segment names is not read");
+                continue;
+            }
             let told = found.findings.iter().any(|finding| finding.file == *name && (finding.sort != Sort::Note || is_last));
             assert!(told, "byte {at} of {name}: {:?}", found.findings);
             assert!(shown(&disk) + 40 > all, "byte {at} of {name}: most can be shown");
