@@ -2,6 +2,7 @@
 //! The only place that names `std::fs`. Never decides what to write, and never retries.
 
 mod memory;
+mod view;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -14,6 +15,7 @@ use rustix::fs::{Access, OFlags};
 use crate::bugs::{self, Bug};
 
 pub use memory::MemDisk;
+pub use view::DiskView;
 
 /// One directory of files, with what a crash leaves of it. Shared: a compaction reads and removes old files while the
 /// journal writes new ones.
@@ -128,6 +130,24 @@ impl FileDisk {
     }
 }
 
+impl FileDisk {
+    /// The same for a directory that is not there yet, or is empty.
+    ///
+    /// # Errors
+    /// [`DirError`]; nothing has changed.
+    pub fn create(dir: impl AsRef<Path>) -> Result<Self, DirError> {
+        let dir = dir.as_ref();
+        match names_in(dir) {
+            Ok(names) => match names.into_iter().next() {
+                Some(name) => Err(DirError::NotEmpty { dir: dir.to_owned(), name }),
+                None => Self::open(dir),
+            },
+            // Whatever it is, opening it says so.
+            Err(_) => Self::open(dir),
+        }
+    }
+}
+
 impl Drop for FileDisk {
     fn drop(&mut self) {
         // Closing the file is not enough: a process that another thread is just starting has a copy of it, and with it
@@ -218,6 +238,20 @@ pub enum DirError {
         /// The path.
         dir: PathBuf,
     },
+    /// There is nothing in it, where something is to be read.
+    #[error("{} is not a directory of a runner: it is empty", dir.display())]
+    Empty {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// There is something in it, where something new is to be made.
+    #[error("{} is not empty: it holds {name:?}", dir.display())]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// One of the files in it.
+        name: String,
+    },
     /// Nothing can be written into it.
     #[error("{} cannot be written to: it, or its file system, is read-only", dir.display())]
     ReadOnly {
@@ -278,5 +312,6 @@ pub fn number_of(name: &str, suffix: &str) -> Option<u64> {
     (name == numbered(number, suffix)).then_some(number)
 }
 
-const LOCK: &str = "journeyman.lock";
+/// Its name.
+pub(crate) const LOCK: &str = "journeyman.lock";
 const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();

@@ -156,7 +156,7 @@ macro_rules! shown {
         // Names are data from outside: control characters would let them write into a terminal or forge a log line.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.chars().try_for_each(|c| if c.is_control() { write!(f, "{}", c.escape_default()) } else { write!(f, "{c}") })
+                Escaped(&self.0).fmt(f)
             }
         }
 
@@ -172,6 +172,32 @@ macro_rules! shown {
             }
         }
     };
+}
+
+/// Text from outside as it may be shown: what would move the cursor, begin a line, turn the direction of writing or be seen by nobody
+/// is escaped.
+///
+/// ```
+/// use journeyman_core::ids::Escaped;
+///
+/// assert_eq!(Escaped("a\r\n\u{202e}b").to_string(), "a\\r\\n\\u{202e}b");
+/// ```
+#[derive(Clone, Copy)]
+pub struct Escaped<'a>(pub &'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| if is_shown(c) { write!(f, "{c}") } else { write!(f, "{}", c.escape_default()) })
+    }
+}
+
+/// Whether a character takes its place in a line and changes nothing around it.
+fn is_shown(c: char) -> bool {
+    let is_unseen = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}');
+    // Zero width and marks of direction, ends of lines and paragraphs, turned and isolated text, notes between lines, tags.
+    let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
+    let tags = matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    !(c.is_control() || is_unseen || turns || tags)
 }
 
 name! {
@@ -220,6 +246,8 @@ mod tests {
     #[test]
     fn names_cannot_write_into_a_terminal() {
         assert_eq!(Target::new("a\u{1b}[2J\r\nb").to_string(), "a\\u{1b}[2J\\r\\nb");
+        assert_eq!(Kind::new("\u{202e}gnp.exe\u{2066}\u{85}").to_string(), "\\u{202e}gnp.exe\\u{2066}\\u{85}");
+        assert_eq!(Kind::new("mail.größe \\ 🦀").to_string(), "mail.größe \\ 🦀");
     }
 
     #[test]

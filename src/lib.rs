@@ -13,6 +13,7 @@
 //!   disk journal                 batches of records as files, durable before they are believed
 //!   snapshot                     the state at a seq, saved
 //!   store compaction             what is on disk, opened; and kept small
+//!   inspect salvage              what is on disk, looked at; and saved from damage
 //! ```
 
 pub mod breaker;
@@ -21,6 +22,7 @@ pub mod bugs;
 pub mod compaction;
 pub mod disk;
 pub mod ids;
+pub mod inspect;
 pub mod job;
 pub mod journal;
 pub mod op;
@@ -28,6 +30,7 @@ pub mod pool;
 pub mod queue;
 pub mod record;
 pub mod retry;
+pub mod salvage;
 pub mod schedule;
 pub mod snapshot;
 pub mod store;

@@ -16,9 +16,15 @@
 //!              +----------- Cancel ----------+-- > gone
 //! ```
 //!
-//! To add an op: a variant here with its sentence, its arm in `Queue::step`, a new tag in `record.rs`, a line in
-//! `docs/journal-format.md`, and a release that reads it before any release writes it. Existing tags never change
-//! their fields; a new need gets a new tag.
+//! The journal's format is frozen: what any release has written is read by every later one (`tests/golden/`). To add an op:
+//!
+//! 1. a variant here with its sentence, and its arm in `Queue::step`;
+//! 2. a new tag in `record.rs`, with encoder and decoder. Existing tags never change their fields: a new need gets a new tag;
+//! 3. a release that reads it before any release writes it; the one that writes it raises the least format that a reader must
+//!    know (`journal/segment.rs`), so that an older one refuses the directory and leaves it alone;
+//! 4. a line in `docs/journal-format.md`, in `tests/golden/reader.py` and in a new golden directory.
+//!
+//! `docs/architecture.md` has the whole list.
 
 use std::sync::Arc;
 

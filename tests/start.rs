@@ -133,6 +133,29 @@ async fn a_journal_from_a_newer_format() {
     assert!(line.contains("needs a reader of format 9; this one knows format 1"), "{line}");
 }
 
+/// Nothing stands in for it: neither the snapshot before nor the segments since, which are all there and sound.
+#[actix::test]
+async fn a_snapshot_from_a_newer_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/plain-snapshots");
+    let mut snapshots = Vec::new();
+    for entry in fs::read_dir(golden).unwrap().map(|entry| entry.unwrap()) {
+        let path = dir.path().join(entry.file_name());
+        fs::copy(entry.path(), &path).unwrap();
+        snapshots.extend(path.extension().is_some_and(|end| end == "snapshot").then_some(path));
+    }
+    assert_eq!(snapshots.len(), 2);
+    on(dir.path()).start().await.unwrap().shutdown(Duration::ZERO).await.unwrap();
+    let newest = snapshots.iter().max().unwrap();
+    let mut bytes = fs::read(newest).unwrap();
+    bytes[10] = 9;
+    let checksum = crc32c::crc32c(&bytes[..124]);
+    bytes[124..128].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(newest, bytes).unwrap();
+    let (_, line) = refusal(dir.path(), on(dir.path())).await;
+    assert!(line.contains("needs a reader of format 9; this one knows format 1"), "{line}");
+}
+
 #[actix::test]
 async fn a_damaged_journal() {
     let dir = used().await;

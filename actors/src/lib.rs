@@ -2,12 +2,15 @@
 //! bounded pool, is retried within a budget, is kept away from targets that are down, and after any crash goes on at once
 //! where it was.
 //!
-//! Start at [`Runner::open`]; write a [`Job`]; enqueue with [`Jobs::enqueue`]; test with the feature `testing`.
+//! Start at [`Runner::open`]; write a [`Job`]; enqueue with [`Jobs::enqueue`]; test with the feature `testing`. The feature `cli` makes the
+//! program `journeyman`, which verifies a directory, shows its history, and saves what is sound of a damaged one.
 
 mod admission;
 mod answers;
 mod base;
 mod breaker;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod clock;
 mod codec;
 mod compactor;

@@ -23,6 +23,18 @@ pub fn store(dir: &Path, disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
     Box::new(store)
 }
 
+/// The same in a directory that must stay as it is, of which `disk` is a view: what sled is to open is copied elsewhere, into the
+/// system's directory for temporary files.
+#[must_use]
+pub fn reader(dir: &Path, disk: Arc<dyn Disk>) -> Box<dyn SnapshotStore> {
+    let plain = PlainStore::new(disk);
+    #[cfg(feature = "sled")]
+    let store = trees::SledStore::reader(dir, plain);
+    #[cfg(not(feature = "sled"))]
+    let (store, _) = (plain, dir);
+    Box::new(store)
+}
+
 /// How the actors get at the snapshots, each with a value of its own.
 pub(crate) type Snapshots = Arc<dyn Fn() -> Box<dyn SnapshotStore> + Send + Sync>;
 
@@ -54,11 +66,17 @@ mod trees {
     pub(super) struct SledStore {
         dir: PathBuf,
         plain: PlainStore,
+        /// Nothing in the directory may change, not even the count of a file's names.
+        only_reads: bool,
     }
 
     impl SledStore {
         pub(super) fn new(dir: &Path, plain: PlainStore) -> Self {
-            Self { dir: dir.to_owned(), plain }
+            Self { dir: dir.to_owned(), plain, only_reads: false }
+        }
+
+        pub(super) fn reader(dir: &Path, plain: PlainStore) -> Self {
+            Self { dir: dir.to_owned(), plain, only_reads: true }
         }
 
         fn is_plain(&self, seq: Seq) -> bool {
@@ -70,6 +88,10 @@ mod trees {
             names.map_err(SnapshotError::io("."))
         }
 
+        fn may_write(&self) -> Result<(), SnapshotError> {
+            if self.only_reads { Err(SnapshotError::io(".")(ErrorKind::ReadOnlyFilesystem.into())) } else { Ok(()) }
+        }
+
         fn sync_names(&self) -> io::Result<()> {
             File::open(&self.dir)?.sync_all()
         }
@@ -78,21 +100,26 @@ mod trees {
         fn open_copy(&self, seq: Seq, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
             let number = OPENED.fetch_add(1, Ordering::Relaxed);
             let scratch = format!("{}{SCRATCH}{number}", name_of(seq));
+            if self.only_reads {
+                return self.open_copy_elsewhere(&scratch, name);
+            }
             match self.open_copy_in(self.dir.join(&scratch), name) {
-                Err(SnapshotError::Io { source, .. }) if NO_ROOM.contains(&source.kind()) => {
-                    // Made anew, never taken over: whoever made it before may be somebody else.
-                    let elsewhere = |n| std::env::temp_dir().join(format!("journeyman-{}-{n}-{scratch}", std::process::id()));
-                    self.open_copy_in((0..).map(elsewhere).find(|dir| !dir.exists()).unwrap_or_default(), name)
-                }
+                Err(SnapshotError::Io { source, .. }) if NO_ROOM.contains(&source.kind()) => self.open_copy_elsewhere(&scratch, name),
                 opened => opened,
             }
         }
 
+        fn open_copy_elsewhere(&self, scratch: &str, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
+            // Made anew, never taken over: whoever made it before may be somebody else.
+            let elsewhere = |n| std::env::temp_dir().join(format!("journeyman-{}-{n}-{scratch}", std::process::id()));
+            self.open_copy_in((0..).map(elsewhere).find(|dir| !dir.exists()).unwrap_or_default(), name)
+        }
+
         fn open_copy_in(&self, scratch: PathBuf, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
-            let (from, copied) = (self.dir.join(name), name.to_owned());
+            let (from, copied, links) = (self.dir.join(name), name.to_owned(), !self.only_reads);
             let open = move || {
                 let scratch = Scratch(scratch);
-                copy(&from, &scratch.0, &copied)?;
+                copy(&from, &scratch.0, &copied, links)?;
                 let db = config(&scratch.0).open().map_err(unreadable(&copied))?;
                 Ok(SledSource { tree: Tree::new(db), name: copied, _scratch: scratch })
             };
@@ -115,6 +142,7 @@ mod trees {
         }
 
         fn sweep(&self) -> Result<(), SnapshotError> {
+            self.may_write()?;
             self.plain.sweep()?;
             for left in self.names()?.iter().filter(|name| is_leftover(name)) {
                 fs::remove_dir_all(self.dir.join(left)).map_err(SnapshotError::io(left))?;
@@ -142,6 +170,7 @@ mod trees {
         }
 
         fn publish(&self, draft: Verified) -> Result<(), SnapshotError> {
+            self.may_write()?;
             let (from, name) = (self.dir.join(draft_of(draft.seq())), name_of(draft.seq()));
             let to = self.dir.join(&name);
             // Only a damaged snapshot of the same seq can be in the way: a good one would have been the base of this one.
@@ -150,6 +179,7 @@ mod trees {
         }
 
         fn remove(&self, seq: Seq) -> Result<(), SnapshotError> {
+            self.may_write()?;
             if self.is_plain(seq) {
                 return self.plain.remove(seq);
             }
@@ -238,7 +268,7 @@ mod trees {
 
     /// Lists the files with their checksums, and makes all of it durable, the names included.
     fn seal(parent: &Path, dir: &Path, synced: BTreeSet<PathBuf>) -> io::Result<()> {
-        let mut list = LIST_HEAD.to_owned();
+        let mut list = format!("{LIST_HEAD}{LIST_FORMAT}\n");
         for path in files_of(dir)? {
             let (bytes, checksum) = checked(&path, &mut io::sink())?;
             list.push_str(&format!("{checksum:08x} {bytes} {}\n", relative(dir, &path)));
@@ -309,7 +339,7 @@ mod trees {
     }
 
     /// Copies a snapshot, and compares every byte with its list on the way.
-    fn copy(from: &Path, to: &Path, name: &str) -> Result<(), SnapshotError> {
+    fn copy(from: &Path, to: &Path, name: &str, links: bool) -> Result<(), SnapshotError> {
         let list = read_list(from, name)?;
         let found = files_of(from).map_err(cannot_read(name))?;
         let there: BTreeSet<String> = found.iter().map(|path| relative(from, path)).filter(|path| path != LIST).collect();
@@ -320,7 +350,7 @@ mod trees {
         for (path, said) in &list {
             let (source, place, file) = (from.join(path), to.join(path), format!("{name}/{path}"));
             // A blob is written once and never over: sled at most unlinks it, and then its other name stays.
-            let linked = is_blob(&source) && fs::hard_link(&source, &place).is_ok();
+            let linked = links && is_blob(&source) && fs::hard_link(&source, &place).is_ok();
             let read = if linked { checked(&source, &mut io::sink()) } else { checked(&source, &mut new_file(&place, &file)?) };
             if read.map_err(cannot_read(&file))? != *said {
                 return Err(SnapshotError::damaged(file, format!("{} bytes with the checksum {:08x}", said.0, said.1)));
@@ -333,13 +363,22 @@ mod trees {
     fn read_list(dir: &Path, name: &str) -> Result<BTreeMap<String, (u64, u32)>, SnapshotError> {
         let file = format!("{name}/{LIST}");
         let text = fs::read(dir.join(LIST)).map_err(cannot_read(&file))?;
-        let parsed = String::from_utf8(text).ok().and_then(|text| {
-            let (said, checksum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
-            let said = format!("{said}\n");
-            (checksum == format!("{:08x}", crc32c::crc32c(said.as_bytes()))).then_some(())?;
-            said.strip_prefix(LIST_HEAD)?.lines().map(parse_line).collect()
-        });
-        parsed.ok_or_else(|| SnapshotError::damaged(file, "a list of files with a right checksum"))
+        let damaged = || SnapshotError::damaged(&*file, "a list of files with a right checksum");
+        let said = String::from_utf8(text).ok().and_then(checked_lines).ok_or_else(damaged)?;
+        let (format, lines) = said.strip_prefix(LIST_HEAD).and_then(|said| said.split_once('\n')).ok_or_else(damaged)?;
+        match format.parse::<u16>() {
+            Ok(LIST_FORMAT) => lines.lines().map(parse_line).collect::<Option<_>>().ok_or_else(damaged),
+            // Its checksum is right: a newer release wrote it, and nothing may stand in for that.
+            Ok(needs) if needs > LIST_FORMAT => Err(SnapshotError::Newer { name: file, needs }),
+            _ => Err(damaged()),
+        }
+    }
+
+    /// The lines before the last one, which is their checksum.
+    fn checked_lines(text: String) -> Option<String> {
+        let (said, checksum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
+        let said = format!("{said}\n");
+        (checksum == format!("{:08x}", crc32c::crc32c(said.as_bytes()))).then_some(said)
     }
 
     fn parse_line(line: &str) -> Option<(String, (u64, u32))> {
@@ -483,7 +522,8 @@ mod trees {
     /// Where sled keeps large pages.
     const BLOBS: &str = "blobs";
     const LIST: &str = "journeyman.files";
-    const LIST_HEAD: &str = "journeyman snapshot in sled, 1\n";
+    const LIST_HEAD: &str = "journeyman snapshot in sled, ";
+    const LIST_FORMAT: u16 = 1;
     /// Behind all chunks, whose keys are four bytes.
     const META: &[u8] = b"meta data";
     /// A snapshot is written once and read once: a cache has nothing to remember. Measured: 64 MiB of it changed nothing.

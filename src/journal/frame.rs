@@ -1,5 +1,5 @@
 //! The bytes of one batch: a header with its own checksum, then the body. Reading tells a whole frame from zeros and
-//! from damage; what damage means is decided by recovery.
+//! from damage; what damage means is decided by recovery. Frozen: see `segment.rs` for how it may change.
 
 use crate::bugs::{self, Bug};
 use crate::ids::{Epoch, Seq};
@@ -144,6 +144,17 @@ pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last:
             Read::Zeros | Read::Bad(_) => false,
         },
     )
+}
+
+/// The first whole batch behind record `last` that begins anywhere at or behind `from`: where it begins, its first record, and the
+/// checksum that it names.
+pub(super) fn batch_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> Option<(usize, Seq, u32)> {
+    let mark = MAGIC.to_le_bytes();
+    let marked = (from..bytes.len().saturating_sub(HEADER - 1)).filter(|at| bytes.get(*at..).is_some_and(|rest| rest.starts_with(&mark)));
+    marked.into_iter().find_map(|at| match read(salt, bytes, at) {
+        Read::Whole(Frame { content: Content::Batch(batch), previous, .. }) if batch.first > last => Some((at, batch.first, previous)),
+        _ => None,
+    })
 }
 
 pub(super) fn salted(salt: Salt, bytes: &[u8]) -> u32 {

@@ -1,7 +1,7 @@
 //! Records on disk, in batches that are durable before anything they say is believed. Append, sync, rotate; after the
 //! first failure nothing more, ever. Knows batches and bytes; never what a record means.
 //!
-//! `docs/journal-format.md` has the format in full.
+//! `docs/journal-format.md` has the format in full; how it may change stands in `segment.rs`.
 
 mod frame;
 #[cfg(fuzzing)]
@@ -10,6 +10,7 @@ pub mod fuzzing;
 mod recovery;
 mod sealed;
 mod segment;
+mod survey;
 mod walk;
 
 use std::io;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use frame::{Batch, Salt};
 pub use recovery::{RecoverError, Recovery, Torn};
 pub(crate) use sealed::{Sealed, removable};
+pub(crate) use survey::{Sight, survey};
 pub use walk::Boundary;
 
 use crate::bugs::{self, Bug};
@@ -231,6 +233,13 @@ impl Journal {
     const fn is_full(&self, segment: &Segment, batch: &Batch) -> bool {
         segment.length() + (frame::HEADER + batch.body.len()) as u64 > self.limits.segment_bytes
     }
+}
+
+/// Writes the empty segment that goes on behind a boundary, for a directory that has none. Answers its bytes.
+pub(crate) fn begin_behind(disk: &dyn Disk, boundary: &Boundary, salt: Salt) -> io::Result<u64> {
+    let header = Header { number: boundary.segment.saturating_add(1), salt, first: boundary.last.next(), previous: boundary.proved() };
+    let segment = Segment::draft(disk, header, None)?.publish(disk)?;
+    Ok(segment.length())
 }
 
 /// Bytes that the disk must have free before a journal begins to write: a segment with the zeros ahead of its first frames.

@@ -1,5 +1,10 @@
 //! One file of the journal: its name, its header, and writing frames into it. A segment is written only by the process
 //! that created it, over zeros that were laid down ahead of the writer.
+//!
+//! To change the format of segments, frames or records: the last release's golden directories must open as before (`tests/golden/`);
+//! `FORMAT` rises with every change; `MIN_READER` rises with it when a reader of the format before would misread or refuse what is
+//! written now, and only in a release after the one that can read it. The mark, `MIN_READER` and the checksum of a header stay where
+//! they are. The whole list is in `docs/journal-format.md`.
 
 use std::io;
 

@@ -30,7 +30,7 @@ impl Boundary {
     /// Where a journal begins.
     pub const START: Self = Self { last: Seq(0), epoch: Epoch(0), segment: 0, length: 0, checksum: 0 };
 
-    fn proved(&self) -> Option<Proved> {
+    pub(super) fn proved(&self) -> Option<Proved> {
         (self.segment != 0).then_some(Proved { number: self.segment, length: self.length, checksum: self.checksum })
     }
 }
@@ -148,6 +148,28 @@ impl Inside {
     /// Its name, and where the last batch began.
     pub(super) fn place(&self) -> (String, u64) {
         (self.file.name.clone(), self.batch_at as u64)
+    }
+
+    /// Where the last frame that was read ends.
+    pub(super) const fn end(&self) -> u64 {
+        self.at as u64
+    }
+
+    /// Goes on behind damage, at the next whole batch behind the last one that was read: for those who only look. Answers its first
+    /// record; none when there is no such batch here.
+    pub(super) fn skip_damage(&mut self, tail: &mut Tail) -> Option<Seq> {
+        let salt = self.file.header.salt;
+        let upto = self.successor.map_or(usize::MAX, |proved| usize::try_from(proved.length).unwrap_or(usize::MAX));
+        let (at, batch, previous) = frame::batch_behind(salt, &self.bytes, (self.at - self.base).saturating_add(1), tail.last)?;
+        if at + self.base >= upto {
+            return None;
+        }
+        self.at = at + self.base;
+        self.checksum = previous;
+        tail.last = Seq(batch.0.saturating_sub(1));
+        // An epoch that is lower than one before would be found wrong again and again.
+        tail.epoch = Epoch(0);
+        Some(batch)
     }
 
     /// Where to read on, and how much of the file is left, when the next frame is not whole yet.

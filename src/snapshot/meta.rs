@@ -1,5 +1,8 @@
 //! What a snapshot says of itself, and the frame of its chunks: checksums that tell one snapshot's bytes from another's and
 //! from damage. Knows nothing of what is in a chunk.
+//!
+//! Frozen, as `entry.rs` is: to change either, raise `FORMAT`, and `MIN_READER` when an older release must not go on; the golden directories
+//! (`tests/golden/`) must open as before, and a new one is added. The mark, `MIN_READER` and the checksum stay where they are.
 
 use crate::ids::{Epoch, Seq};
 use crate::journal::{Boundary, Salt};

@@ -159,6 +159,19 @@ fn a_snapshot_of_a_newer_release_is_refused_and_nothing_stands_in() {
 }
 
 #[test]
+fn a_list_of_sled_files_of_a_newer_release_is_refused_and_nothing_stands_in() {
+    for kind in kinds().filter(|kind| *kind == Kind::Sled) {
+        let (place, _) = two_snapshots(kind);
+        let (_, newest) = seqs(&place);
+        let path = place.files_of(newest).into_iter().find(|path| path.ends_with("journeyman.files")).expect("there is a list");
+        let text = fs::read_to_string(&path).expect("it reads").replacen("sled, 1\n", "sled, 2\n", 1);
+        let (said, _) = text.trim_end().rsplit_once('\n').expect("it has lines");
+        fs::write(&path, format!("{said}\n{:08x}\n", crc32c::crc32c(format!("{said}\n").as_bytes()))).expect("it writes");
+        assert!(matches!(place.rig().open(), Err(OpenError::Snapshot(SnapshotError::Newer { needs: 2, .. }))));
+    }
+}
+
+#[test]
 fn an_error_of_the_disk_is_no_damage_and_nothing_stands_in() {
     let disk = MemDisk::default();
     let mut life = Life::begin(&Rig::plain(disk.clone()));
