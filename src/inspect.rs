@@ -183,41 +183,41 @@ impl Inspection {
 
 /// What of a directory is neither a segment nor a snapshot.
 fn others(names: &[String], snapshots: &[Kept]) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for name in names.iter().filter(|name| *name != disk::LOCK) {
-        let is_kept = disk::number_of(name, SEGMENT).is_some() || snapshots.iter().any(|kept| kept.name == *name);
-        if is_kept {
-            continue;
-        }
-        found.push(if disk::number_of(name, SLED).is_some() {
-            let finding = Finding::new(Sort::Newer, name, None, "a snapshot in sled, which this build cannot read");
-            finding.meaning("take a build with the feature sled")
+    let is_other = |name: &&String| {
+        *name != disk::LOCK && disk::number_of(name, SEGMENT).is_none() && snapshots.iter().all(|kept| kept.name != **name)
+    };
+    let is_double = |name: &str| snapshots.iter().any(|kept| name.starts_with(&disk::numbered(kept.seq.0, ".")));
+    let found = names.iter().filter(is_other).map(|name| {
+        if is_ours(name) && is_double(name) {
+            Finding::new(Sort::Note, name, None, "another snapshot of the same record")
+                .meaning("the one that is named above stands in its place")
+        } else if is_ours(name) {
+            let finding = Finding::new(Sort::Newer, name, None, "of a kind that this build cannot read");
+            finding.meaning("a newer release wrote it, or a build with more features")
         } else if is_leftover(name) {
-            Finding::new(Sort::Note, name, None, "a draft or a copy that a crash has left")
-                .meaning("it is without meaning, and swept away in time")
+            let note = Finding::new(Sort::Note, name, None, "a draft or a copy that a crash has left");
+            note.meaning("it is without meaning, and swept away in time")
         } else {
             Finding::new(Sort::Note, name, None, "not a file of the runner").meaning("it is left alone")
-        });
-    }
-    found
+        }
+    });
+    found.collect()
 }
 
 fn is_leftover(name: &str) -> bool {
-    let is_numbered = |name: &str| OURS.iter().any(|suffix| disk::number_of(name, suffix).is_some());
-    [".tmp", ".open"].iter().any(|end| {
-        name.rsplit_once(end).is_some_and(|(name, behind)| is_numbered(name) && behind.bytes().all(|byte| byte.is_ascii_digit()))
-    })
+    [".tmp", ".open"]
+        .iter()
+        .any(|end| name.rsplit_once(end).is_some_and(|(name, behind)| is_ours(name) && behind.bytes().all(|byte| byte.is_ascii_digit())))
 }
 
-/// Whether a file of this name is one that a runner makes, drafts and leftovers not counted.
+/// Whether a file of this name is one that a runner makes, of this or of any other build; drafts and leftovers not counted.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
-    OURS.iter().any(|suffix| disk::number_of(name, suffix).is_some())
+    let is_kind = |kind: &str| !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase());
+    name.split_once('.').is_some_and(|(number, kind)| is_kind(kind) && disk::number_of(number, "").is_some())
 }
 
 const SEGMENT: &str = ".segment";
-const SLED: &str = ".sled";
-const OURS: [&str; 3] = [SEGMENT, ".snapshot", SLED];
 
 /// A look at everything, while it goes on.
 struct Look<'a> {

@@ -29,7 +29,7 @@ use crate::snapshots;
 
 /// Looks at the directory of a runner that is not running, and changes nothing in it.
 #[derive(Debug, Parser)]
-#[command(name = "journeyman", version, after_help = STATUSES, disable_help_subcommand = true)]
+#[command(name = "journeyman", version, after_help = STATUSES, disable_help_subcommand = true, arg_required_else_help = false)]
 struct Options {
     #[command(subcommand)]
     command: Command,

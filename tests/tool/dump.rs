@@ -51,7 +51,7 @@ fn tickets_are_counted_on_from_a_snapshot() {
 
 #[test]
 fn what_can_be_read_behind_damage_is_shown_and_the_damage_is_told() {
-    let used = used(Kind::Plain, 0, 10);
+    let used = used(Kind::Plain, 0, 30);
     let segments = used.segments();
     flip(&segments[1], 96 + 70);
     fs::remove_file(&segments[3]).unwrap();

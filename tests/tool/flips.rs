@@ -100,6 +100,70 @@ fn no_flipped_byte_makes_the_tool_panic_change_a_file_or_save_what_never_was() {
     held("F8", tries, "bytes flipped under verify, dump and salvage");
 }
 
+/// One more thing that happens to a directory.
+fn hurt(files: &mut Image, dice: &mut fastrand::Rng) {
+    let names: Vec<String> = files.keys().cloned().collect();
+    let (name, other) = (dice.choice(&names).expect("there are some"), dice.choice(&names).expect("there are some"));
+    let mut bytes = files[name].clone();
+    let at = dice.usize(0..=bytes.len());
+    match dice.u8(0..8) {
+        0 => drop(files.remove(name)),
+        1 => drop(files.insert(name.clone(), files[other].clone())),
+        2 => {
+            bytes.truncate(at);
+            files.insert(name.clone(), bytes);
+        }
+        3 => {
+            bytes.extend((0..dice.usize(0..300)).map(|_| dice.u8(..)));
+            files.insert(name.clone(), bytes);
+        }
+        4 => {
+            let (from, length) = (dice.usize(0..=files[other].len()), bytes.len());
+            let piece = &files[other][from..(from + 300).min(files[other].len())];
+            let end = (at + piece.len()).min(length);
+            bytes[at..end].copy_from_slice(&piece[..end - at]);
+            files.insert(name.clone(), bytes);
+        }
+        5 => {
+            let end = (at + 512).min(bytes.len());
+            bytes[at..end].fill(0);
+            files.insert(name.clone(), bytes);
+        }
+        _ => {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << dice.u8(0..8);
+            }
+            files.insert(name.clone(), bytes);
+        }
+    }
+}
+
+#[test]
+fn much_damage_at_once_makes_nothing_panic_and_nothing_is_saved_that_never_was() {
+    let mut dice = fastrand::Rng::with_seed(crate::support::seed());
+    let tries = figure(600, 30_000);
+    let all: Vec<_> = (0..3).map(|compactions| used(Kind::Plain, compactions, 8)).collect();
+    let (mut saved, mut sound) = (0, 0);
+    for _ in 0..tries {
+        let used = dice.choice(&all).expect("there are three");
+        let mut files = image_of(used);
+        (0..dice.u8(1..6)).for_each(|_| hurt(&mut files, &mut dice));
+        let disk = disk_of(&files);
+        let found = inspect(&disk);
+        if let Ok(standing) = found.start {
+            assert!(used.after(standing.last.0).is_some(), "a start finds a state that once was");
+        }
+        assert!(!found.is_sound() || found.start.is_ok());
+        shown(&disk);
+        sound += u64::from(found.is_sound());
+        saved += u64::from(save(&disk, used).is_some());
+        assert!(image(&disk) == files, "nothing is changed");
+    }
+    println!("of {tries} directories {sound} were still sound, and of {saved} something could be saved");
+    assert!(saved > tries / 2 && sound < tries / 2);
+    held("F8", tries, "directories with much damage under verify, dump and salvage");
+}
+
 /// The same through the program's own door and on real files, snapshots in sled among them, for some of the bytes.
 #[test]
 fn no_flipped_byte_of_a_real_directory_makes_the_program_panic_or_touch_it() {

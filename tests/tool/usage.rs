@@ -18,7 +18,7 @@ fn arguments_that_make_no_sense_are_told_in_one_line() {
         (&["verify"], "not provided: <DIR>"),
         (&["dump", ".", "--from", "x"], "invalid value 'x'"),
         (&["salvage", "."], "--to <NEW>"),
-        (&["verify", ".", "\u{1b}[2J\n"], "\\u{1b}[2J"),
+        (&["verify", ".", "a\u{202e}b"], "a\\u{202e}b"),
     ];
     for (arguments, expected) in cases {
         let (mut out, mut err) = (Vec::new(), Vec::new());

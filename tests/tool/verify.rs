@@ -93,9 +93,9 @@ fn a_flipped_bit_is_told_with_its_place_and_what_it_costs() {
 
 #[test]
 fn all_damage_is_told_and_not_just_the_first() {
-    let used = used(Kind::Plain, 0, 12);
+    let used = used(Kind::Plain, 0, 30);
     let segments = used.segments();
-    assert!(segments.len() > 4);
+    assert!(segments.len() > 5);
     flip(&segments[0], 96 + 70);
     flip(&segments[1], 20);
     fs::remove_file(&segments[3]).unwrap();
@@ -198,6 +198,13 @@ pub(crate) fn needs_a_newer_reader(bytes: &mut [u8], header: usize) {
     bytes[10] = 9;
     let checksum = crc32c::crc32c(&bytes[..header - 4]);
     bytes[header - 4..header].copy_from_slice(&checksum.to_le_bytes());
+}
+
+#[test]
+fn a_kind_of_file_that_another_build_makes_is_not_judged() {
+    let used = used(Kind::Plain, 1, 3);
+    fs::create_dir(used.path().join("00000000000000000005.tree")).unwrap();
+    wrong(&used, 5, &["newer", "00000000000000000005.tree: of a kind that this build cannot read"]);
 }
 
 #[test]
