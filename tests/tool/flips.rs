@@ -103,6 +103,9 @@ fn no_flipped_byte_makes_the_tool_panic_change_a_file_or_save_what_never_was() {
 /// One more thing that happens to a directory.
 fn hurt(files: &mut Image, dice: &mut fastrand::Rng) {
     let names: Vec<String> = files.keys().cloned().collect();
+    if names.len() < 2 {
+        return;
+    }
     let (name, other) = (dice.choice(&names).expect("there are some"), dice.choice(&names).expect("there are some"));
     let mut bytes = files[name].clone();
     let at = dice.usize(0..=bytes.len());
