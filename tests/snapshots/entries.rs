@@ -18,7 +18,7 @@ fn entries_that_cannot_be_are_damage_however_sound_their_checksums() {
     let sound = Snapshot::of(&queue);
     assert_eq!(sound.entries.len(), 6);
     assert_eq!(sound.load().expect("nothing was changed"), queue);
-    let cases: [(&str, fn(&mut Snapshot)); 34] = [
+    let cases: [(&str, Change); 34] = [
         ("nothing", |s| s.entries.clear()),
         ("no facts", |s| drop(s.entries.remove(0))),
         ("facts twice", |s| s.entries.insert(1, s.entries[0].clone())),
@@ -255,6 +255,9 @@ fn after(ops: &[Op]) -> Queue {
     queue.check();
     queue
 }
+
+/// Makes a snapshot say something else.
+type Change = fn(&mut Snapshot);
 
 /// A snapshot taken apart.
 struct Snapshot {
