@@ -452,11 +452,11 @@ impl Queue {
         Self { last, epoch, issued, ends, ..Self::default() }
     }
 
-    /// Takes in a ticket. Tickets come in the order of their numbers.
+    /// Takes in a ticket. Tickets come in the order of their numbers, before all ended keys.
     pub(crate) fn take_in(&mut self, ticket: Ticket, live: Live) -> Result<(), &'static str> {
         let newest = self.tickets.keys().next_back().copied().unwrap_or_default();
-        if ticket <= newest || ticket > self.issued {
-            return Err("a ticket that was issued, behind the one before");
+        if ticket <= newest || ticket > self.issued || !self.expiring.is_empty() {
+            return Err("a ticket that was issued, behind the one before and before the ended keys");
         }
         if let Some(key) = &live.key
             && self.keys.insert(key.clone(), Holder { ticket, until: None }).is_some()

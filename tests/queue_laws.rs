@@ -59,6 +59,11 @@ fn a_ticket_is_in_exactly_one_of_pending_running_and_gone() {
             for (ticket, place) in &places {
                 assert_eq!(place_of(step.after, *ticket), *place, "{ticket}");
                 assert!(step.after.was_issued(*ticket));
+                assert!(step.after.tickets_from(*ticket).eq(step.after.tickets().filter(|(other, _)| other >= ticket)));
+            }
+            for now in [0, 40, 1000, u64::MAX].map(Time) {
+                let held = (0..3).filter(|n| step.after.holder(&key_of(*n), now).is_some());
+                assert_eq!(step.after.keys_left_at(now), held.count());
             }
             let number = |wanted| places.values().filter(|place| **place == wanted).count();
             assert_eq!(step.after.pending(), number(Place::Pending));

@@ -139,6 +139,26 @@ fn frames_that_were_whole_elsewhere_are_never_applied() {
     }
 }
 
+/// It may have been torn like all of its batch: what proves that a batch was durable is a frame behind the next one.
+#[test]
+fn a_frame_of_the_batch_that_is_torn_is_no_witness() {
+    let disk = MemDisk::default();
+    let mut writer = journal(disk.clone(), WIDE);
+    (1..=3).for_each(|first| writer.append(batch(first, 1, body(300))).expect("memory takes it"));
+    let length = FRAME_HEADER + 300;
+    let own = image(&disk)[&segment(1)].clone();
+    let (second, third) = (SEGMENT_HEADER + length, SEGMENT_HEADER + 2 * length);
+    let files = with(&disk, 1, |bytes| {
+        bytes[third] ^= 1;
+        bytes[third + 100..][..length].copy_from_slice(&own[third..][..length]);
+    });
+    let (found, recovery) = read(disk_of(&files)).expect("a torn tail is no damage");
+    assert_eq!((found.len(), recovery.torn().map(|torn| torn.offset)), (2, Some(third as u64)));
+    assert_eq!(recovery.bytes(), third as u64, "what is torn does not count");
+    let files = with(&disk, 1, |bytes| bytes[second] ^= 1);
+    assert_eq!(damage(&disk_of(&files)), (segment(1), second as u64), "the one behind it is");
+}
+
 /// A backup of the journal, sent as a job: its payload holds whole frames of the segment that it is written to.
 #[test]
 fn a_torn_batch_that_holds_a_copy_of_an_earlier_frame_is_a_torn_tail() {

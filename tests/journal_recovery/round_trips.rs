@@ -1,7 +1,7 @@
 //! What is appended comes back, and what may not be appended writes nothing.
 
 use journeyman_core::disk::{Disk, MemDisk};
-use journeyman_core::journal::{AppendError, Batch, JournalLimits};
+use journeyman_core::journal::{AppendError, Batch, JournalLimits, ROOM_TO_BEGIN};
 use journeyman_core::{Epoch, Seq};
 
 use crate::support::{Image, WIDE, batch, holds, image, journal, read, segment};
@@ -94,6 +94,18 @@ fn a_journal_counts_what_it_did_and_holds() {
     let used = 2 * SEGMENT_HEADER + 3 * FRAME_HEADER + 3 * 300;
     assert_eq!(counters.bytes, used as u64);
     assert_eq!(read(disk).expect("a sound journal").1.bytes(), used as u64);
+}
+
+/// Zeros are laid down by the mebibyte, and no further than a journal has been promised room for.
+#[test]
+fn no_more_is_laid_down_than_is_needed() {
+    for (body, mebibytes) in [(0, 1), ((1 << 20) - 160, 1), ((1 << 20) - 159, 2), ((2 << 20) - 160, 2), ((3 << 20) - 160, 3)] {
+        let disk = MemDisk::default();
+        journal(disk.clone(), WIDE).append(batch(1, 1, vec![1; body])).expect("memory takes it");
+        let length = image(&disk)[&segment(1)].len();
+        assert_eq!(length, mebibytes << 20, "{body}");
+        assert!(length as u64 <= ROOM_TO_BEGIN || body > 1 << 20);
+    }
 }
 
 #[test]

@@ -48,6 +48,18 @@ fn after_a_seal_nothing_is_carried() {
 }
 
 #[test]
+fn a_seal_proves_what_stands_before_it() {
+    let (disk, writer) = filled(1);
+    let recovery = read(disk.clone()).expect("a sound journal").1;
+    assert_eq!((recovery.last(), recovery.proved()), (Seq(1), Seq(0)));
+    writer.seal().expect("memory takes it");
+    let recovery = read(disk.clone()).expect("a sound journal").1;
+    assert_eq!((recovery.last(), recovery.proved()), (Seq(1), Seq(1)));
+    let files = with(&disk, 1, |bytes| bytes[SEGMENT_HEADER + FRAME_HEADER] ^= 1);
+    assert_eq!(damage(&disk_of(&files)), (segment(1), SEGMENT_HEADER as u64));
+}
+
+#[test]
 fn a_recovery_can_be_recovered_from_many_times_in_a_row() {
     let (disk, _) = filled(1);
     // The power goes when the segment is made, right before the append: create, zeros, header, carried batch, sync,

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use journeyman_core::compaction::{CompactionLimits, Progress, is_due};
+use journeyman_core::compaction::{CompactionLimits, Phase, Progress, is_due};
+use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::JournalLimits;
-use journeyman_core::{Op, Record, Time};
+use journeyman_core::snapshot::PlainStore;
+use journeyman_core::{Op, Queue, Record, Time};
 
-use crate::kit::{Life, Place, kinds, run};
+use crate::kit::{Life, Place, Rig, kinds, run};
+use crate::round_trips::write;
 use crate::support::job;
 
 /// beanstalkd#43: one old ticket that never ends kept every later file.
@@ -64,6 +67,43 @@ fn a_compaction_is_due_by_ratio_within_its_bounds() {
         assert_eq!(is_due(since, live, &limits), due, "{since} since, {live} live");
     }
     assert!(!is_due(0, 0, &CompactionLimits::of(0)), "nothing is never due");
+}
+
+/// Each a step of its own, or whoever waits for the disk or the thread waits for all of them.
+#[test]
+fn small_records_and_small_tickets_are_gone_through_in_portions() {
+    let steps = |portions: u64| {
+        let mut life = Life::with(&Rig::plain(MemDisk::default()), JournalLimits { segment_bytes: 64 << 20, batch_bytes: 4 << 20 });
+        let small = Arc::new(job(0, None));
+        let records: Vec<_> =
+            (0..512).map(|_| Record::Op(Op::Enqueue { now: Time(0), due: Time(0), key: None, job: small.clone() })).collect();
+        (0..portions * 8).for_each(|_| life.write(&records).expect("memory takes it"));
+        let mut compaction = life.compaction();
+        let (mut folding, mut writing) = (0, 0);
+        while let Progress::Working { phase, .. } = compaction.step().expect("memory takes it") {
+            folding += u64::from(phase == Phase::Folding);
+            writing += u64::from(phase == Phase::Writing);
+        }
+        (folding, writing)
+    };
+    let ((folding, writing), (more_folding, more_writing)) = (steps(1), steps(4));
+    assert!(more_folding >= folding + 3 && more_writing >= writing + 3, "{folding} and {more_folding}, {writing} and {more_writing}");
+}
+
+#[test]
+fn a_large_draft_is_synced_on_the_way() {
+    let disk = MemDisk::default();
+    let mut queue = Queue::default();
+    let mut large = job(1, None);
+    large.payload = vec![7; 50 << 10];
+    let large = Arc::new(large);
+    for _ in 0..100 {
+        let record = Record::Op(Op::Enqueue { now: Time(0), due: Time(0), key: None, job: large.clone() });
+        queue.step(queue.last().next(), Time(0), &record).expect("it fits");
+    }
+    let bytes = write(&PlainStore::new(Arc::new(disk.clone())), &queue);
+    let at_least = bytes >> 21;
+    assert!(disk.syncs() >= 2 + at_least && disk.syncs() <= 3 + (bytes >> 20), "{} syncs for {bytes} bytes", disk.syncs());
 }
 
 /// No step holds up whoever waits for it, and each says what it did.

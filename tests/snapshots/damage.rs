@@ -86,7 +86,10 @@ fn when_both_are_damaged_the_error_names_each_unless_all_segments_are_there() {
         spoil(&place, newest);
         let files = place.files();
         let rig = place.rig();
-        let Err(OpenError::NoSnapshot { damaged, source: RecoverError::Damaged { .. } }) = rig.open() else { panic!("{kind:?}") };
+        let error = rig.open().err().expect("both are damaged");
+        let said = error.to_string();
+        assert!([newest, older].iter().all(|seq| said.contains(&rig.snapshots().name(*seq))), "{said}");
+        let OpenError::NoSnapshot { damaged, source: RecoverError::Damaged { .. } } = error else { panic!("{kind:?}") };
         let named: Vec<_> = damaged.iter().map(ToString::to_string).collect();
         for (error, seq) in named.iter().zip([newest, older]) {
             assert!(error.contains(&rig.snapshots().name(seq)), "{error}");
@@ -199,6 +202,65 @@ fn an_error_of_the_disk_is_no_damage_and_nothing_stands_in() {
 }
 
 #[test]
+fn an_error_of_the_disk_behind_a_damaged_snapshot_is_still_none_of_the_journal() {
+    let disk = MemDisk::default();
+    let mut life = Life::begin(&Rig::plain(disk.clone()));
+    for _ in 0..2 {
+        life.busy(5);
+        life.compact();
+    }
+    let newest = Rig::plain(disk.clone()).snapshots().name(life.queue.last());
+    let mut bytes = image(&disk)[&newest].clone();
+    bytes[200] ^= 1;
+    disk.put(&newest, &bytes);
+    let (mut failures, mut of_the_journal) = (0, 0);
+    for at in 1.. {
+        let failing = Failing::on(&disk);
+        failing.arm(at);
+        let opened = Rig::plain(failing.clone()).open();
+        if failing.calls() < at {
+            break;
+        }
+        failures += 1;
+        match opened {
+            Err(OpenError::Journal(RecoverError::Io { .. })) => of_the_journal += 1,
+            Err(OpenError::Snapshot(SnapshotError::Io { .. })) => {}
+            Ok(store) => assert!(store.queue == life.queue && store.passed_over.len() == 1, "call {at}"),
+            Err(other) => panic!("call {at}: {other}"),
+        }
+    }
+    assert!(failures >= 8 && of_the_journal >= 3, "{failures}, {of_the_journal} of the journal");
+}
+
+/// A segment of the right number, that goes on from somewhere else.
+#[test]
+fn the_segment_behind_a_snapshot_must_begin_where_that_ends() {
+    let disk = MemDisk::default();
+    let mut life = Life::begin(&Rig::plain(disk.clone()));
+    life.busy(5);
+    life.compact();
+    let next = segment(life.journal.writes_to().expect("it writes"));
+    let sound = image(&disk)[&next].clone();
+    // Its first record; the length and the checksum of the segment before.
+    for (offset, expected) in [(40, "begins at record"), (56, "where the snapshot ends"), (12, "where the snapshot ends")] {
+        let mut bytes = sound.clone();
+        bytes[offset] ^= 1;
+        let sum = crc32c::crc32c(&bytes[..92]);
+        bytes[92..96].copy_from_slice(&sum.to_le_bytes());
+        disk.put(&next, &bytes);
+        match Rig::plain(disk.clone()).open().err() {
+            Some(OpenError::Journal(error @ RecoverError::Damaged { .. })) => {
+                let said = error.to_string();
+                assert!(said.contains(&next) && said.contains(expected), "{said}");
+            }
+            other => panic!("byte {offset}: {other:?}"),
+        }
+    }
+    disk.put(&next, &sound);
+    assert_eq!(Rig::plain(disk).queue(), life.queue);
+}
+
+#[test]
 fn a_segment_that_rots_under_a_compaction_ends_it_and_nothing_is_deleted() {
     let disk = MemDisk::default();
     let rig = Rig::plain(disk.clone());
@@ -224,6 +286,30 @@ fn a_segment_that_rots_under_a_compaction_ends_it_and_nothing_is_deleted() {
     }
     life.compact();
     assert_eq!(rig.queue(), life.queue);
+}
+
+#[test]
+fn a_segment_that_is_cut_under_a_compaction_ends_it() {
+    let disk = MemDisk::default();
+    let rig = Rig::plain(disk.clone());
+    let mut life = Life::begin(&rig);
+    life.busy(5);
+    life.journal.rotate().expect("memory takes it");
+    assert_eq!(life.journal.writes_to(), Some(2));
+    let sound = image(&disk)[&segment(1)].clone();
+    let used = sound.iter().rposition(|byte| *byte != 0).expect("it is written") + 1;
+    for cut in [0, 95, 96, 97, 1000, used / 2, used - 1] {
+        disk.put(&segment(1), &sound[..cut]);
+        let mut compaction = rig.compaction(2).expect("it lists");
+        let Err(CompactionError::Journal(RecoverError::Damaged { file, .. })) = run(&mut compaction) else { panic!("cut at {cut}") };
+        assert_eq!(file, segment(1));
+    }
+    disk.put(&segment(1), &sound[..used]);
+    life.compact();
+    assert_eq!(rig.queue(), life.queue);
+    let mut late = rig.compaction(9).expect("it lists");
+    let Err(CompactionError::Journal(RecoverError::Damaged { file, .. })) = run(&mut late) else { panic!("no such segment") };
+    assert_eq!(file, segment(9));
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -63,6 +63,35 @@ fn a_newer_snapshot_of_either_store_is_refused_as_such() {
     }
 }
 
+#[test]
+fn a_draft_that_was_garbled_on_its_way_is_not_published_and_nothing_is_removed() {
+    for kind in kinds() {
+        let place = Place::new(kind);
+        let fault = Fault::default();
+        let rig = around(&place, &fault);
+        let mut life = Life::begin(&rig);
+        for _ in 0..2 {
+            life.busy(4);
+            life.compact();
+        }
+        life.busy(4);
+        life.journal.rotate().expect("the disk takes it");
+        let (seqs, segments) = (rig.seqs(), segments_of(&rig));
+        fault.garbles.store(1, Ordering::Relaxed);
+        let answer = life.try_to_compact();
+        assert!(answer.as_ref().is_err_and(|said| said.contains("damaged")), "{kind:?}: {answer:?}");
+        assert_eq!((rig.seqs(), segments_of(&rig)), (seqs, segments), "{kind:?}");
+        fault.garbles.store(0, Ordering::Relaxed);
+        assert_eq!(rig.queue(), life.queue, "{kind:?}");
+        assert!(matches!(life.try_to_compact(), Ok(Progress::Done(_))), "{kind:?}");
+        assert_eq!(rig.queue(), life.queue, "{kind:?}");
+    }
+}
+
+fn segments_of(rig: &Rig) -> Vec<String> {
+    rig.names().into_iter().filter(|name| name.ends_with(".segment")).collect()
+}
+
 /// Something that is no draft bears the name of one.
 #[test]
 fn a_draft_that_cannot_be_begun_is_an_error_of_the_disk() {
@@ -90,6 +119,8 @@ fn around(place: &Place, fault: &Fault) -> Rig {
 struct Fault {
     calls: Arc<AtomicU64>,
     at: Arc<AtomicU64>,
+    /// Whether a bit of what is written is another than was asked for.
+    garbles: Arc<AtomicU64>,
     /// The least format that the meta data ask for; 0 when they say what was written.
     newer: Arc<AtomicU64>,
 }
@@ -174,7 +205,9 @@ struct FaultySink {
 impl ChunkSink for FaultySink {
     fn put(&mut self, chunk: &[u8]) -> Result<(), SnapshotError> {
         self.fault.call()?;
-        self.inner.put(chunk)
+        let mut chunk = chunk.to_vec();
+        chunk[100] ^= u8::try_from(self.fault.garbles.load(Ordering::Relaxed)).expect("a bit");
+        self.inner.put(&chunk)
     }
 
     fn sync(&mut self) -> Result<(), SnapshotError> {

@@ -7,6 +7,7 @@ mod support;
 mod bounds;
 mod crashes;
 mod damage;
+mod entries;
 mod faulty;
 mod kit;
 mod round_trips;

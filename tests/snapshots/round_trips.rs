@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use journeyman_core::compaction::{Phase, Progress};
 use journeyman_core::disk::MemDisk;
-use journeyman_core::journal::{Boundary, RotateError, Rotated, Salt};
+use journeyman_core::journal::{AppendError, Batch, Boundary, RotateError, Rotated, Salt};
 use journeyman_core::snapshot::{Draft, Loading, PlainStore, SnapshotError, SnapshotStore};
-use journeyman_core::{Op, Options, Queue, Record, Time};
+use journeyman_core::{Epoch, Op, Options, Queue, Record, Time};
 
 use crate::kit::{Kind, LIMITS, Life, Place, Rig, has_sled, kinds, run, run_to};
 use crate::support::disks::Failing;
@@ -112,11 +112,18 @@ fn snapshots_are_private_whatever_the_umask() {
 
 #[test]
 fn ids_rise_when_all_has_ended_and_been_compacted_away() {
-    for kind in kinds() {
+    // With the keys of ended tickets still remembered, and with nothing left at all.
+    for (kind, keyed) in kinds().flat_map(|kind| [(kind, true), (kind, false)]) {
         let place = Place::new(kind);
         let rig = place.rig();
         let mut life = Life::begin(&rig);
-        life.busy(10);
+        if keyed {
+            life.busy(10);
+        } else {
+            for n in 0..10 {
+                life.enqueue(None, n);
+            }
+        }
         life.complete_all();
         for _ in 0..3 {
             life.compact();
@@ -127,7 +134,22 @@ fn ids_rise_when_all_has_ended_and_been_compacted_away() {
         drop(life);
         let mut life = Life::begin(&rig);
         assert!(life.queue.last() > last);
-        assert_eq!(life.enqueue(None, 1).0, issued + 1, "{kind:?}");
+        assert_eq!(life.enqueue(None, 1).0, issued + 1, "{kind:?}, keyed: {keyed}");
+    }
+}
+
+/// The segment behind it holds no batch that would tell.
+#[test]
+fn a_snapshot_knows_who_led() {
+    let rig = Rig::plain(MemDisk::default());
+    let mut life = Life::begin(&rig);
+    for _ in 0..2 {
+        (0..3).for_each(|_| life.lead().expect("memory takes it"));
+        life.compact();
+        let mut next = Life::quiet(&rig, LIMITS);
+        let led = life.queue.epoch();
+        let late = Batch { epoch: Epoch(led.0 - 1), first: life.queue.last().next(), count: 1, time: Time(1), body: vec![] };
+        assert!(matches!(next.journal.append(late), Err(AppendError::Fenced { led: found, .. }) if found == led));
     }
 }
 
@@ -291,7 +313,7 @@ fn through_a_file(queue: &Queue) -> Queue {
 }
 
 /// Publishes the snapshot of a queue and answers its bytes.
-fn write(store: &dyn SnapshotStore, queue: &Queue) -> u64 {
+pub(crate) fn write(store: &dyn SnapshotStore, queue: &Queue) -> u64 {
     let boundary = Boundary { last: queue.last(), ..Boundary::START };
     let finished = Draft::begin(store, boundary, Salt(7)).and_then(|draft| draft.finish(queue)).expect("the disk takes it");
     let verified = finished.verify(store).and_then(|verifying| verifying.finish(queue)).expect("it is what was written");
@@ -301,7 +323,7 @@ fn write(store: &dyn SnapshotStore, queue: &Queue) -> u64 {
 }
 
 /// Mends the checksums of a snapshot of one chunk, as docs/journal-format.md says.
-fn sum_up(bytes: &mut [u8]) {
+pub(crate) fn sum_up(bytes: &mut [u8]) {
     let (meta, chunk) = bytes.split_at_mut(META);
     let salted = |parts: &[&[u8]]| parts.iter().fold(crc32c::crc32c(&meta[16..32]), |sum, part| crc32c::crc32c_append(sum, part));
     let sum = salted(&[&meta[32..40], &chunk[..12], &chunk[16..]]);
@@ -313,7 +335,7 @@ fn sum_up(bytes: &mut [u8]) {
 }
 
 pub(crate) const META: usize = 128;
-const CHUNK: usize = 16;
+pub(crate) const CHUNK: usize = 16;
 
 /// The records that the acts leave: those that were not refused.
 fn history(acts: &[Act]) -> Vec<(Time, Record)> {
