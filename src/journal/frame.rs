@@ -1,11 +1,13 @@
 //! The bytes of one batch: a header with its own checksum, then the body. Reading tells a whole frame from zeros and
 //! from damage; what damage means is decided by recovery.
 
+use std::fmt;
+
 use crate::ids::{Epoch, Seq};
 use crate::time::Time;
 
 /// Consecutive records that reach the disk together or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The reign under which it was written.
     pub epoch: Epoch,
@@ -24,6 +26,16 @@ impl Batch {
     #[must_use]
     pub const fn last(&self) -> Seq {
         Seq(self.first.0.saturating_add(self.count as u64).saturating_sub(1))
+    }
+}
+
+/// The records hold payloads and keys, which may be private: this shows how many bytes they are.
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch, first, count, time, body } = self;
+        let mut batch = f.debug_struct("Batch");
+        batch.field("epoch", epoch).field("first", first).field("count", count).field("time", time);
+        batch.field("body", &format_args!("{} bytes", body.len())).finish()
     }
 }
 
