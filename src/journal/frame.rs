@@ -74,6 +74,7 @@ pub(super) enum Content {
 }
 
 /// The bytes of a frame, and its checksum for the next one to name.
+#[expect(clippy::expect_used, reason = "writing, not reading: a body beyond the limit of a batch is refused before it gets here")]
 pub(super) fn encode(salt: Salt, content: &Content, previous: u32) -> (Vec<u8>, u32) {
     let (kind, body, numbers) = match content {
         Content::Batch(batch) => {
@@ -148,13 +149,12 @@ pub(super) fn length(salt: Salt, bytes: &[u8], at: usize) -> Option<usize> {
 /// the one that comes next. An earlier frame found there is no witness: a torn payload may hold a copy of one.
 pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> bool {
     let mark = MAGIC.to_le_bytes();
-    (from..bytes.len().saturating_sub(HEADER - 1)).filter(|at| bytes[*at] == mark[0] && bytes[*at..].starts_with(&mark)).any(
-        |at| match read(salt, bytes, at) {
-            Read::Whole(Frame { content: Content::Batch(batch), .. }) => batch.first > last.next(),
-            Read::Whole(Frame { content: Content::Seal, .. }) => true,
-            Read::Zeros | Read::Bad(_) => false,
-        },
-    )
+    let places = bytes.windows(HEADER).enumerate().skip(from);
+    places.filter(|(_, window)| window.starts_with(&mark)).any(|(at, _)| match read(salt, bytes, at) {
+        Read::Whole(Frame { content: Content::Batch(batch), .. }) => batch.first > last.next(),
+        Read::Whole(Frame { content: Content::Seal, .. }) => true,
+        Read::Zeros | Read::Bad(_) => false,
+    })
 }
 
 pub(super) fn salted(salt: Salt, bytes: &[u8]) -> u32 {
