@@ -114,11 +114,11 @@ impl FileDisk {
         if !ours && let Some(name) = names.into_iter().next() {
             return Err(DirError::Foreign { dir, name });
         }
-        let mode = check_private(&dir)?;
         rustix::fs::access(&dir, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| match error {
             rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS => DirError::ReadOnly { dir: dir.clone() },
             other => failed("check the directory")(other.into()),
         })?;
+        let mode = check_private(&dir)?;
         let lock = open_private(&dir.join(LOCK), OpenOptions::new().write(true).create(true)).map_err(failed("open the lock file"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { dir, is_group_writable: mode & GROUP_WRITES != 0, lock }),

@@ -74,7 +74,7 @@ pub(super) enum Content {
 }
 
 /// The bytes of a frame, and its checksum for the next one to name.
-#[expect(clippy::expect_used, reason = "writing, not reading: a body beyond the limit of a batch is refused before it gets here")]
+#[allow(clippy::expect_used, reason = "writing, not reading: a body beyond the limit of a batch is refused before it gets here")]
 pub(super) fn encode(salt: Salt, content: &Content, previous: u32) -> (Vec<u8>, u32) {
     let (kind, body, numbers) = match content {
         Content::Batch(batch) => {

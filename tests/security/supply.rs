@@ -161,7 +161,7 @@ fn s15_advisories_are_mended_or_let_through_for_a_while_with_a_reason() {
         let [advisory, name, until, why] = parts[..] else { panic!("{line}") };
         assert!(advisory.starts_with("RUSTSEC-") && why.len() > 40, "{line}");
         assert!(lock.iter().any(|one| one.name == name), "{name} is gone: take {advisory} off the list");
-        assert!(today() < until.to_owned(), "{advisory} of {name} was let through until {until}: look again");
+        assert!(today().as_str() < until, "{advisory} of {name} was let through until {until}: look again");
         listed.push(advisory);
     }
     assert_eq!(listed, ["RUSTSEC-2025-0057", "RUSTSEC-2024-0384"], "these two and no other");
@@ -295,5 +295,4 @@ fn s16_a_program_that_aborts_on_panic_is_refused_unless_it_says_so() {
     let said = journeyman::StartError::AbortsOnPanic.to_string();
     assert!(said.contains("panic = \"abort\"") && said.contains("allow_abort_on_panic"), "{said}");
     assert!(text("docs/operations.md").contains("the program is built with panic = \"abort\""));
-    assert!(cfg!(panic = "unwind"), "and this one does not abort");
 }
