@@ -7,7 +7,7 @@ mod view;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, OFlags};
@@ -90,6 +90,7 @@ pub trait DiskFile: Send {
 #[derive(Debug)]
 pub struct FileDisk {
     dir: PathBuf,
+    is_group_writable: bool,
     /// Holds the lock; also how an owned directory is told from a foreign one.
     lock: File,
 }
@@ -121,9 +122,10 @@ impl FileDisk {
             rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS => DirError::ReadOnly { dir: dir.clone() },
             other => failed("check the directory")(other.into()),
         })?;
+        let mode = check_private(&dir)?;
         let lock = open_private(&dir.join(LOCK), OpenOptions::new().write(true).create(true)).map_err(failed("open the lock file"))?;
         match if bugs::on(Bug::NoLock) { Ok(()) } else { lock.try_lock() } {
-            Ok(()) => Ok(Self { dir, lock }),
+            Ok(()) => Ok(Self { dir, is_group_writable: mode & GROUP_WRITES != 0, lock }),
             Err(TryLockError::WouldBlock) => Err(DirError::Locked { dir }),
             Err(TryLockError::Error(error)) => Err(failed("lock the directory")(error)),
         }
@@ -146,6 +148,13 @@ impl FileDisk {
             Err(_) => Self::open(dir),
         }
     }
+
+    /// Whether the group of the directory may put files into it, and take some away. Not refused, as there are places where this is
+    /// how a volume is handed out; but whoever owns the machine should know.
+    #[must_use]
+    pub const fn is_group_writable(&self) -> bool {
+        self.is_group_writable
+    }
 }
 
 impl Drop for FileDisk {
@@ -158,7 +167,7 @@ impl Drop for FileDisk {
 
 impl FileDisk {
     fn reader(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).custom_flags(NO_LINKS).open(self.dir.join(name))
+        open_regular(&self.dir.join(name))
     }
 }
 
@@ -252,6 +261,14 @@ pub enum DirError {
         /// One of the files in it.
         name: String,
     },
+    /// Somebody else can change what is in it, and so forge jobs or take some away.
+    #[error("{} is not private: {why}. Take a directory of your own, such as one within it", dir.display())]
+    Shared {
+        /// The directory.
+        dir: PathBuf,
+        /// Who can.
+        why: String,
+    },
     /// Nothing can be written into it.
     #[error("{} cannot be written to: it, or its file system, is read-only", dir.display())]
     ReadOnly {
@@ -281,9 +298,37 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
+/// Refuses a directory that is not its owner's alone to change, and answers with its mode.
+fn check_private(dir: &Path) -> Result<u32, DirError> {
+    let shared = |why| Err(DirError::Shared { dir: dir.to_owned(), why });
+    let failed = |source| DirError::Io { dir: dir.to_owned(), what: "look at the directory", source };
+    let found = fs::metadata(dir).map_err(failed)?;
+    let (owner, us) = (found.uid(), rustix::process::geteuid().as_raw());
+    if found.mode() & EVERYBODY_WRITES != 0 {
+        return shared(format!("everybody may write to it (mode {:o})", found.mode() & 0o7777));
+    }
+    // What root owns is as safe as the machine.
+    if owner != us && owner != 0 {
+        return shared(format!("it belongs to user {owner}, and this is user {us}"));
+    }
+    Ok(found.mode())
+}
+
+/// Opens a file to read, through no link; and nothing else that bears its name: a pipe would make the reader wait for ever.
+///
+/// # Errors
+/// Those of the system; `InvalidInput` for what is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    regular(OpenOptions::new().read(true).custom_flags(NO_LINKS).open(path)?)
+}
+
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file")) }
+}
+
 /// Opens a file that only its owner may read, whatever the umask, and follows no link to it.
 fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let file = options.mode(0o600).custom_flags(NO_LINKS).open(path)?;
+    let file = regular(options.mode(0o600).custom_flags(NO_LINKS).open(path)?)?;
     if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
@@ -314,4 +359,7 @@ pub fn number_of(name: &str, suffix: &str) -> Option<u64> {
 
 /// Its name.
 pub(crate) const LOCK: &str = "journeyman.lock";
-const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+/// A regular file does not know the second of them; a pipe is opened at once because of it, to be refused.
+const NO_LINKS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
+const EVERYBODY_WRITES: u32 = 0o002;
+const GROUP_WRITES: u32 = 0o020;

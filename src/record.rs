@@ -146,6 +146,7 @@ pub(crate) fn put(out: &mut Vec<u8>, tag: u32, fields: &impl Serialize) {
     write(out, fields);
 }
 
+#[allow(clippy::expect_used, reason = "writing, not reading: a vector takes all, and no field is of unknown length")]
 fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     let bytes = std::mem::take(out);
     // Writing to a growing vector cannot fail, and none of our fields is of unknown length.

@@ -37,7 +37,7 @@ fn mount(words: &[&std::ffi::OsStr]) -> bool {
 async fn a_disk_that_fills_up_leaves_a_runner_that_answers_questions_and_goes_on_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().as_os_str();
-    if !mount(&["mount".as_ref(), "-t".as_ref(), "tmpfs".as_ref(), "-o".as_ref(), "size=4m".as_ref(), "none".as_ref(), path]) {
+    if !mount(&["mount".as_ref(), "-t".as_ref(), "tmpfs".as_ref(), "-o".as_ref(), "size=4m,mode=0700".as_ref(), "none".as_ref(), path]) {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "a small file system must be mounted here");
         println!("skipped: this user cannot mount a small file system");
         return;

@@ -12,7 +12,8 @@ use serde_json::Value;
 ///
 /// Before a job is stored, its bytes are brought back and written again. A job whose bytes do not come back, or come back as
 /// something that is written otherwise, is refused: it would have run as another job than was asked for. Entries of a map or
-/// a set may change their places. What both directions leave out, as `#[serde(skip)]` does, nobody can miss.
+/// a set may change their places. What both directions leave out, as `#[serde(skip)]` does, nobody can miss. Fields that are nested
+/// deeper than 127 levels are refused; raw bytes are their codec's affair.
 pub struct PayloadCodec<J> {
     pub(crate) tag: Codec,
     encode: fn(&J) -> Result<Vec<u8>, String>,
@@ -57,13 +58,21 @@ impl<J: Serialize + DeserializeOwned> PayloadCodec<J> {
     /// The bytes of a job, checked by bringing it back.
     pub(crate) fn encode(&self, job: &J) -> Result<Vec<u8>, String> {
         let bytes = (self.encode)(job)?;
+        let json = match self.same {
+            Same::BytesAndJson => serde_json::to_vec(job).ok(),
+            Same::Bytes | Same::BytesOrJson => None,
+        };
+        // Before it is brought back: postcard follows any nesting, and a worker's stack may be smaller than the caller's.
+        if json.as_deref().is_some_and(|json| depth(json) > DEEPEST) {
+            return Err(too_deep());
+        }
         let back = (self.decode)(&bytes).map_err(|why| format!("it would not come back: {why}"))?;
         let again = (self.encode)(&back).map_err(|why| format!("it would not come back: written again, {why}"))?;
         let in_bytes = is_same(&bytes, &again);
         let is_same = match self.same {
             Same::Bytes => in_bytes,
-            Same::BytesAndJson => in_bytes && is_same_in_json(job, &back),
-            Same::BytesOrJson => in_bytes || is_same_in_json(job, &back),
+            Same::BytesAndJson => in_bytes && is_same_in_json(json, &back),
+            Same::BytesOrJson => in_bytes || is_same_in_json(serde_json::to_vec(job).ok(), &back),
         };
         if is_same { Ok(bytes) } else { Err("it would come back as something else".to_owned()) }
     }
@@ -133,6 +142,8 @@ fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|error| {
         let class = match error.classify() {
             serde_json::error::Category::Data => "the JSON does not fit the type",
+            // The text of an error in the syntax shows no data, and nothing else tells this one.
+            _ if error.to_string().starts_with("recursion limit exceeded") => return too_deep(),
             _ => "it is no JSON",
         };
         format!("{class} (column {})", error.column())
@@ -156,9 +167,33 @@ fn to_postcard<J: Serialize>(job: &J) -> Result<Vec<u8>, String> {
 }
 
 /// What has no JSON cannot be compared so.
-fn is_same_in_json<J: Serialize>(job: &J, back: &J) -> bool {
-    let Ok(job) = serde_json::to_vec(job) else { return true };
+fn is_same_in_json<J: Serialize>(job: Option<Vec<u8>>, back: &J) -> bool {
+    let Some(job) = job else { return true };
     serde_json::to_vec(back).is_ok_and(|back| is_same(&job, &back))
+}
+
+fn too_deep() -> String {
+    format!("it is nested deeper than {DEEPEST} levels")
+}
+
+/// How deep the lists and objects of this JSON are nested.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = depth.max(deepest);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// The same bytes; or the same in another order, as a hash map or a hash set tells its entries in a new one each time: JSON is then
@@ -196,3 +231,6 @@ impl<J> fmt::Debug for PayloadCodec<J> {
         write!(f, "PayloadCodec({})", self.tag.0)
     }
 }
+
+/// What serde_json reads at most; each level takes a piece of the stack that brings the job back.
+const DEEPEST: usize = 127;

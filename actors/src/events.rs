@@ -126,6 +126,10 @@ pub(crate) fn opened(dir: &Path, pending: usize, running: usize, last: Seq) {
     info!(target: RUNNER, dir = %dir.display(), pending, running, %last, "opened");
 }
 
+pub(crate) fn group_writable(dir: &Path) {
+    warn!(target: RUNNER, dir = %dir.display(), "the directory can be written to by its group: whoever is in that can forge jobs and take some away");
+}
+
 pub(crate) fn waiting_for_lock(dir: &Path, patience: std::time::Duration) {
     info!(target: RUNNER, dir = %dir.display(), ?patience, "locked by another runner; waiting for it to let go");
 }

@@ -1,6 +1,7 @@
 //! What a user writes: a job type, and what it may answer. Decides nothing about retries; it only says what happened.
 
 use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -132,7 +133,6 @@ pub type JobResult<T> = Result<T, Failure>;
 /// Why a job did not succeed, and what is to become of it.
 ///
 /// Made from any error by `?`, and then retried by the policy. Not an `Error` itself, so that this conversion can exist.
-#[derive(Debug)]
 #[must_use]
 pub struct Failure {
     text: String,
@@ -183,6 +183,12 @@ impl Failure {
         self
     }
 
+    /// What it is kept by: the error and its sources in one line. May be private: `Debug` hides it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     fn new(class: Class, error: &dyn Error) -> Self {
         let mut text = error.to_string();
         let mut source = error.source();
@@ -217,6 +223,16 @@ impl Failure {
     /// What is kept of it.
     pub(crate) fn into_fault(self) -> Fault {
         Fault::new(Cause::Failed, self.text)
+    }
+}
+
+/// An error may show what the job was given, as that of a parser does.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, class, retry_after, blames_target } = self;
+        let mut failure = f.debug_struct("Failure");
+        failure.field("class", class).field("retry_after", retry_after).field("blames_target", blames_target);
+        failure.field("text", &format_args!("{} bytes", text.len())).finish()
     }
 }
 

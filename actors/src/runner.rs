@@ -318,6 +318,9 @@ async fn live<C: 'static>(
         Ok(disk) => disk,
         Err(error) => return drop(tell.send(Err(error.into()))),
     };
+    if disk.is_group_writable() {
+        events::group_writable(&dir);
+    }
     let base = Base::new(&blueprint, clock);
     let _guard = Guard(base.clone());
     let patience = blueprint.limits.append_timeout;

@@ -80,7 +80,7 @@ mod trees {
         }
 
         fn is_plain(&self, seq: Seq) -> bool {
-            !self.dir.join(name_of(seq)).exists() && self.dir.join(self.plain.name(seq)).exists()
+            !is_there(&self.dir.join(name_of(seq))) && is_there(&self.dir.join(self.plain.name(seq)))
         }
 
         fn names(&self) -> Result<Vec<String>, SnapshotError> {
@@ -145,7 +145,7 @@ mod trees {
             self.may_write()?;
             self.plain.sweep()?;
             for left in self.names()?.iter().filter(|name| is_leftover(name)) {
-                fs::remove_dir_all(self.dir.join(left)).map_err(SnapshotError::io(left))?;
+                remove_all(&self.dir.join(left)).map_err(SnapshotError::io(left))?;
             }
             Ok(())
         }
@@ -174,7 +174,7 @@ mod trees {
             let (from, name) = (self.dir.join(draft_of(draft.seq())), name_of(draft.seq()));
             let to = self.dir.join(&name);
             // Only a damaged snapshot of the same seq can be in the way: a good one would have been the base of this one.
-            let freed = if to.exists() { fs::remove_dir_all(&to) } else { Ok(()) };
+            let freed = if is_there(&to) { remove_all(&to) } else { Ok(()) };
             freed.and_then(|()| fs::rename(from, to)).and_then(|()| self.sync_names()).map_err(SnapshotError::io(name))
         }
 
@@ -186,7 +186,7 @@ mod trees {
             let (name, gone) = (name_of(seq), self.dir.join(draft_of(seq)));
             // By another name first: half of it must not be taken for a damaged snapshot.
             let removed = fs::rename(self.dir.join(&name), &gone).and_then(|()| self.sync_names());
-            removed.and_then(|()| fs::remove_dir_all(&gone)).and_then(|()| self.sync_names()).map_err(SnapshotError::io(name))
+            removed.and_then(|()| remove_all(&gone)).and_then(|()| self.sync_names()).map_err(SnapshotError::io(name))
         }
     }
 
@@ -291,7 +291,7 @@ mod trees {
 
     /// sled makes its files as the umask says: they become their owner's alone, and durable.
     fn sync_private(path: &Path) -> io::Result<()> {
-        let file = File::open(path)?;
+        let file = disk::open_regular(path)?;
         if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
             file.set_permissions(Permissions::from_mode(0o600))?;
         }
@@ -340,11 +340,19 @@ mod trees {
 
     /// Copies a snapshot, and compares every byte with its list on the way.
     fn copy(from: &Path, to: &Path, name: &str, links: bool) -> Result<(), SnapshotError> {
+        // A link to a directory is none: what is at its other end is not ours.
+        if !fs::symlink_metadata(from).map_err(cannot_read(name))?.is_dir() {
+            return Err(SnapshotError::damaged(name, "a directory"));
+        }
         let list = read_list(from, name)?;
         let found = files_of(from).map_err(cannot_read(name))?;
         let there: BTreeSet<String> = found.iter().map(|path| relative(from, path)).filter(|path| path != LIST).collect();
         if let Some(other) = there.iter().find(|path| !list.contains_key(*path)) {
             return Err(SnapshotError::damaged(format!("{name}/{other}"), "no such file"));
+        }
+        // Only what was found here is read: a name in the list may lead anywhere.
+        if let Some(missing) = list.keys().find(|path| !there.contains(*path)) {
+            return Err(SnapshotError::damaged(format!("{name}/{missing}"), "this file"));
         }
         make_dir(to).and_then(|()| make_dir(&to.join(BLOBS))).map_err(SnapshotError::io(name))?;
         for (path, said) in &list {
@@ -362,7 +370,8 @@ mod trees {
     /// The files of a snapshot, each with its length and checksum.
     fn read_list(dir: &Path, name: &str) -> Result<BTreeMap<String, (u64, u32)>, SnapshotError> {
         let file = format!("{name}/{LIST}");
-        let text = fs::read(dir.join(LIST)).map_err(cannot_read(&file))?;
+        let mut text = Vec::new();
+        disk::open_regular(&dir.join(LIST)).and_then(|mut list| list.read_to_end(&mut text)).map_err(cannot_read(&file))?;
         let damaged = || SnapshotError::damaged(&*file, "a list of files with a right checksum");
         let said = String::from_utf8(text).ok().and_then(checked_lines).ok_or_else(damaged)?;
         let (format, lines) = said.strip_prefix(LIST_HEAD).and_then(|said| said.split_once('\n')).ok_or_else(damaged)?;
@@ -389,7 +398,7 @@ mod trees {
 
     /// Reads a file in pieces, writes it to `to`, and answers its length and checksum.
     fn checked(path: &Path, to: &mut dyn Write) -> io::Result<(u64, u32)> {
-        let mut file = File::open(path)?;
+        let mut file = disk::open_regular(path)?;
         let mut piece = vec![0; PIECE];
         let (mut bytes, mut checksum) = (0, 0);
         loop {
@@ -426,6 +435,16 @@ mod trees {
 
     fn relative(dir: &Path, path: &Path) -> String {
         path.strip_prefix(dir).unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    /// Whether there is anything of that name, be it a link to nothing.
+    fn is_there(path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok()
+    }
+
+    /// Takes away a directory with all that is in it, or what somebody has put in its place.
+    fn remove_all(path: &Path) -> io::Result<()> {
+        if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
     }
 
     /// Its owner's alone, whatever the umask.

@@ -1,12 +1,14 @@
 //! The bytes of one batch: a header with its own checksum, then the body. Reading tells a whole frame from zeros and
 //! from damage; what damage means is decided by recovery. Frozen: see `segment.rs` for how it may change.
 
+use std::fmt;
+
 use crate::bugs::{self, Bug};
 use crate::ids::{Epoch, Seq};
 use crate::time::Time;
 
 /// Consecutive records that reach the disk together or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The reign under which it was written.
     pub epoch: Epoch,
@@ -25,6 +27,16 @@ impl Batch {
     #[must_use]
     pub const fn last(&self) -> Seq {
         Seq(self.first.0.saturating_add(self.count as u64).saturating_sub(1))
+    }
+}
+
+/// The records hold payloads and keys, which may be private: this shows how many bytes they are.
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch, first, count, time, body } = self;
+        let mut batch = f.debug_struct("Batch");
+        batch.field("epoch", epoch).field("first", first).field("count", count).field("time", time);
+        batch.field("body", &format_args!("{} bytes", body.len())).finish()
     }
 }
 
@@ -63,6 +75,7 @@ pub(super) enum Content {
 }
 
 /// The bytes of a frame, and its checksum for the next one to name.
+#[allow(clippy::expect_used, reason = "writing, not reading: a body beyond the limit of a batch is refused before it gets here")]
 pub(super) fn encode(salt: Salt, content: &Content, previous: u32) -> (Vec<u8>, u32) {
     let (kind, body, numbers) = match content {
         Content::Batch(batch) => {
@@ -137,13 +150,12 @@ pub(super) fn length(salt: Salt, bytes: &[u8], at: usize) -> Option<usize> {
 /// the one that comes next. An earlier frame found there is no witness: a torn payload may hold a copy of one.
 pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> bool {
     let mark = MAGIC.to_le_bytes();
-    (from..bytes.len().saturating_sub(HEADER - 1)).filter(|at| bytes[*at] == mark[0] && bytes[*at..].starts_with(&mark)).any(
-        |at| match read(salt, bytes, at) {
-            Read::Whole(Frame { content: Content::Batch(batch), .. }) => batch.first > last.next(),
-            Read::Whole(Frame { content: Content::Seal, .. }) => true,
-            Read::Zeros | Read::Bad(_) => false,
-        },
-    )
+    let places = bytes.windows(HEADER).enumerate().skip(from);
+    places.filter(|(_, window)| window.starts_with(&mark)).any(|(at, _)| match read(salt, bytes, at) {
+        Read::Whole(Frame { content: Content::Batch(batch), .. }) => batch.first > last.next(),
+        Read::Whole(Frame { content: Content::Seal, .. }) => true,
+        Read::Zeros | Read::Bad(_) => false,
+    })
 }
 
 /// The first whole batch behind record `last` that begins anywhere at or behind `from`: where it begins, its first record, and the
