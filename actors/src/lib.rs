@@ -32,6 +32,7 @@ mod queue;
 mod recent;
 mod registry;
 mod runner;
+mod skews;
 pub mod snapshots;
 mod status;
 mod supervisor;
