@@ -209,7 +209,11 @@ impl Queue {
         let ticket = self.issued;
         if let Some(key) = key {
             self.forget_expired(now);
-            self.keys.insert(key.clone(), Holder { ticket, until: None });
+            let before = self.keys.insert(key.clone(), Holder { ticket, until: None });
+            if let Some(Holder { ticket, until: Some(until) }) = before {
+                self.live_bytes -= ended_bytes(key);
+                self.expiring.remove(&(until, ticket, key.clone()));
+            }
         }
         let live =
             Live { job: job.clone(), key: key.cloned(), start: due, rank: due, failures: 0, fault: None, phase: Phase::Pending { due } };
@@ -289,17 +293,14 @@ impl Queue {
         self.expiring.insert((until, ticket, key));
     }
 
-    /// Drops every key whose window is over. Each is dropped once, so the cost per keyed enqueue is constant on average.
+    /// Drops some of the keys whose windows are over: more than come with one enqueue, and few enough that the first one after a long
+    /// silence does not pay for all of them. One that is still there is taken by nobody: see [`Queue::holder`].
     fn forget_expired(&mut self, now: Time) {
-        while let Some((until, ..)) = self.expiring.first()
-            && *until <= now
-        {
-            if let Some((_, ticket, key)) = self.expiring.pop_first() {
-                self.live_bytes -= ended_bytes(&key);
-                if self.keys.get(&key).is_some_and(|holder| holder.ticket == ticket) {
-                    self.keys.remove(&key);
-                }
-            }
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            let Some((_, _, key)) = self.expiring.first().filter(|(until, ..)| *until <= now) else { return };
+            self.live_bytes -= ended_bytes(key);
+            self.keys.remove(key);
+            self.expiring.pop_first();
         }
     }
 
@@ -362,10 +363,11 @@ impl Queue {
         self.keys.len()
     }
 
-    /// Keys that would still be remembered after a keyed Enqueue at `now`, itself not counted.
+    /// Keys that would still be remembered after so many keyed Enqueues at `now`, themselves not counted.
     #[must_use]
-    pub fn keys_left_at(&self, now: Time) -> usize {
-        self.keys.len() - self.expiring.iter().take_while(|(until, ..)| *until <= now).count()
+    pub fn keys_left_at(&self, now: Time, enqueues: usize) -> usize {
+        let most = enqueues.saturating_mul(FORGOTTEN_AT_ONCE);
+        self.keys.len() - self.expiring.iter().take(most).take_while(|(until, ..)| *until <= now).count()
     }
 
     /// Bytes of payload and meta of all live tickets.
@@ -502,6 +504,8 @@ const OPTION_BYTES: usize = 6;
 const META_BYTES: usize = 2;
 /// The fixed part of an ended key.
 const ENDED_BYTES: usize = 20;
+/// Keys that are forgotten with one keyed Enqueue, when their windows are over.
+const FORGOTTEN_AT_ONCE: usize = 64;
 
 /// Who holds a key: a live ticket, or an ended one until its window is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -137,9 +137,21 @@ impl Schedule {
     /// Makes ready what is due. At most `wall_limit` tickets that wait by the wall clock are taken, so that a jump of it
     /// fires no storm. Lets probes go to targets whose time has come.
     pub fn promote(&mut self, now: Now, wall_limit: usize) {
+        let all = self.promote_some(now, usize::MAX, wall_limit);
+        debug_assert!(all, "there are never so many");
+    }
+
+    /// The same for at most `most` tickets. Answers whether that was all; until then [`Schedule::least`] is only the least of those
+    /// that are ready.
+    pub fn promote_some(&mut self, now: Now, most: usize, wall_limit: usize) -> bool {
+        let mut left = most;
         while let Some((at, ticket)) = self.steady.first().copied()
             && at <= now.steady
         {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
             self.make_ready(ticket);
         }
         for _ in 0..wall_limit {
@@ -147,6 +159,10 @@ impl Schedule {
             if at > now.wall {
                 break;
             }
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
             self.make_ready(ticket);
         }
         while let Some((until, target)) = self.reopening.first().cloned()
@@ -155,6 +171,7 @@ impl Schedule {
             let probes = self.targets.get(&target).map_or(1, |gated| gated.gate.probes());
             self.set_gate(&target, Gate::Probing { probes });
         }
+        true
     }
 
     /// The least runnable ticket by priority, rank and number.

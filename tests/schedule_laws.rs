@@ -173,6 +173,30 @@ fn a_steady_ticket_waits_by_the_steady_clock_and_a_wall_clock_ticket_by_the_wall
 }
 
 #[test]
+fn what_is_made_ready_in_portions_comes_to_the_same_as_at_once() {
+    holds(CASES, |(moves, wall, steady, most): (Vec<Move>, Edgy, Edgy, usize)| {
+        let now = Now { wall: wall.time(), steady: steady.time() };
+        let most = 1 + most % 4;
+        let (mut whole, mut parts) = (run(&moves), run(&moves));
+        whole.promote(now, usize::MAX);
+        loop {
+            let before = parts.runnable() + parts.held();
+            let all = parts.promote_some(now, most, usize::MAX);
+            parts.check();
+            assert!(parts.runnable() + parts.held() <= before + most, "no more than {most} at once");
+            if all {
+                break;
+            }
+        }
+        let seen = |schedule: &Schedule| {
+            let holds: Vec<_> = (0..TICKETS).map(|ticket| schedule.hold(ticket_of(ticket))).collect();
+            (schedule.least(), schedule.runnable(), schedule.held(), schedule.next_wake(), holds)
+        };
+        assert_eq!(seen(&parts), seen(&whole));
+    });
+}
+
+#[test]
 fn a_jump_of_the_wall_clock_makes_ready_no_more_than_the_limit() {
     holds(CASES, |(waiting, limit): (Vec<Waiting>, usize)| {
         let limit = limit % 8;

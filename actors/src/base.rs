@@ -14,6 +14,7 @@ use crate::jobs::Jobs;
 use crate::ledger::Ledger;
 use crate::line::Line;
 use crate::messages::{Drain, Quiet};
+use crate::skews::Skews;
 use crate::status::{Condition, Status};
 use crate::supervisor::Supervisor;
 use crate::wiring::{Blueprint, Core};
@@ -23,6 +24,7 @@ use crate::wiring::{Blueprint, Core};
 pub(crate) struct Base {
     pub status: Arc<Status>,
     pub ledger: Ledger,
+    pub skews: Skews,
     pub line: Line,
     /// Whether the runner is being stopped: a queue that takes office selects nothing then.
     pub draining: Arc<watch::Sender<bool>>,
@@ -39,7 +41,17 @@ impl Base {
         let (status, line) = (Status::new(), Line::default());
         let jobs = Jobs::new(line.clone(), blueprint.registry.policies(), blueprint.limits.clone(), status.clone(), clock.clone());
         let (core, staff) = (Arc::default(), Supervisor::new(status.clone()));
-        Self { status, ledger: Ledger::default(), line, draining: Arc::new(watch::Sender::new(false)), jobs, core, staff, clock }
+        Self {
+            status,
+            ledger: Ledger::default(),
+            skews: Skews::default(),
+            line,
+            draining: Arc::new(watch::Sender::new(false)),
+            jobs,
+            core,
+            staff,
+            clock,
+        }
     }
 
     /// The actors of the reign, whichever it is now.

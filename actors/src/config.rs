@@ -188,5 +188,8 @@ pub(crate) const LONGEST_PAUSE: u64 = 100;
 pub(crate) const COMPACTION_PAUSE: Span = Span::from_secs(1);
 /// The longest of these pauses: a person who makes room is not to wait long.
 pub(crate) const LONGEST_COMPACTION_PAUSE: Span = Span::from_secs(600);
+/// Tickets that one turn makes ready, when very many become due together: some tens of milliseconds, as a turn that takes longer delays
+/// everybody, and one of a second counts as stuck. More than a batch of the smallest jobs.
+pub(crate) const MADE_READY_AT_ONCE: usize = 20_000;
 /// A jump of the wall clock: more than its own slewing does between two looks.
 pub(crate) const JUMP_MS: u64 = 1_000;

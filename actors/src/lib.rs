@@ -35,6 +35,7 @@ mod queue;
 mod recent;
 mod registry;
 mod runner;
+mod skews;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod snapshots;
 mod status;

@@ -29,6 +29,7 @@ use crate::ledger::{self, Ended, Ledger, Reign, Standing};
 use crate::messages::{Appended, Beat, Compact, Later, Released, Selected, Units, Want};
 use crate::metrics;
 use crate::registry::Policies;
+use crate::skews::Skews;
 use crate::status::Status;
 use crate::worker::Workers;
 use crate::writer::Writer;
@@ -68,6 +69,8 @@ pub(crate) struct Office {
     pub reign: Reign,
     /// Attempts that outlived the queue before.
     pub standings: Vec<Standing>,
+    /// Those of tickets that an earlier queue of this process had.
+    pub skews: Skews,
     /// Whether there is no room for a single record.
     pub is_read_only: bool,
     /// Whether the runner is being stopped.
@@ -82,10 +85,7 @@ pub(crate) struct QueueActor {
     outcomes: VecDeque<(Ticket, Attempt)>,
     /// Selected and not yet settled; its target, to tell the schedule.
     running: HashMap<Ticket, (Attempt, Option<Target>)>,
-    /// How far the wall clock was ahead of the steady one when this queue took over.
-    skew: i64,
-    /// And when a ticket got its start; only where that differs.
-    skews: HashMap<Ticket, i64>,
+    skews: Skews,
     spare: Option<Units>,
     /// Units that the pool was asked for and has not given yet.
     asked: u32,
@@ -116,7 +116,7 @@ pub(crate) struct QueueActor {
 impl QueueActor {
     pub(crate) fn new(writer: Writer, links: Links, rules: Rules, office: Office, status: Arc<Status>, clock: Clock) -> Self {
         let now = clock.now();
-        let Office { ledger, reign, standings, is_read_only, is_draining } = office;
+        let Office { ledger, reign, standings, skews, is_read_only, is_draining } = office;
         let mut actor = Self {
             writer,
             schedule: Schedule::new(rules.policies.keys().cloned()),
@@ -124,8 +124,7 @@ impl QueueActor {
             intake: VecDeque::new(),
             outcomes: VecDeque::new(),
             running: HashMap::new(),
-            skew: now.wall.skew_ms(now.steady),
-            skews: HashMap::new(),
+            skews,
             spare: None,
             asked: 0,
             targets: HashMap::new(),
@@ -159,12 +158,15 @@ impl QueueActor {
     /// Makes the index of what is on disk.
     fn take_over(&mut self) {
         let mut unknown: HashMap<Kind, usize> = HashMap::new();
+        self.skews.keep(|ticket| self.writer.queue().get(ticket).is_some());
         for (ticket, live) in self.writer.queue().tickets() {
             if !self.schedule.knows_kind(&live.job.kind) {
                 *unknown.entry(live.job.kind.clone()).or_default() += 1;
             }
             match live.phase {
-                Phase::Pending { due } => self.schedule.insert(entry(ticket, live, first_wake(live, due, self.skew))),
+                Phase::Pending { due } => {
+                    self.schedule.insert(entry(ticket, live, first_wake(live, due, self.skews.of_due(ticket))));
+                }
                 Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target.clone()))),
             }
         }
@@ -302,7 +304,7 @@ impl QueueActor {
         if live.job.options.due_is_absolute() {
             return now.wall;
         }
-        now.steady.shifted(self.skews.get(&ticket).copied().unwrap_or(self.skew))
+        now.steady.shifted(self.skews.of_start(ticket))
     }
 
     /// How long it is from now until `due`, which is in the ticket's own time.
@@ -422,10 +424,11 @@ fn entry(ticket: Ticket, live: &Live, wake: Wake) -> Entry {
     Entry { ticket, kind: live.job.kind.clone(), target: live.job.target.clone(), priority: live.job.priority, rank: live.rank, wake }
 }
 
-/// How a recovered ticket waits. At the start of a process both clocks are level, so stored times need no conversion; later the
-/// wall clock may have been moved by `skew`.
+/// How a recovered ticket waits. At the start of a process both clocks are level, so stored times need no conversion; the due of
+/// one that was stored since may have been set when the wall clock had been moved by `skew`. An instant that was asked for is the
+/// start of its ticket: any other due is one that it was put back to.
 fn first_wake(live: &Live, due: Time, skew: i64) -> Wake {
-    let is_absolute = live.job.options.due_is_absolute() && live.failures == 0;
+    let is_absolute = live.job.options.due_is_absolute() && due == live.start;
     if is_absolute { Wake::Wall(due) } else { Wake::Steady(due.shifted(skew.saturating_neg())) }
 }
 

@@ -39,8 +39,8 @@ use std::time::{Duration, SystemTime};
 
 use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient, WrapFuture};
 use futures_util::future::{Either, select};
-use journeyman_core::Time;
 use journeyman_core::disk::{Disk, MemDisk};
+use journeyman_core::{Attempt, JobId, Seq, Time};
 use tokio::task::AbortHandle;
 
 use crate::answers::ShutdownReport;
@@ -51,7 +51,7 @@ use crate::error::{IdleError, RunnerFailed, StartError};
 use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::keeper::{Ground, Keeper, Place};
-use crate::messages::{Append, AppendReply, Seal};
+use crate::messages::{Append, AppendReply, Finished, Returns, Seal};
 use crate::pool::Available;
 use crate::queue::{Spare, Stall, Turn, Waiting};
 use crate::runner::{Builder, Configured, Runner};
@@ -199,6 +199,18 @@ impl<C: 'static> TestRunner<C> {
         self.reopen().await
     }
 
+    /// The same, with the wall clock set to `instant` before the new process starts.
+    ///
+    /// # Errors
+    /// [`StartError`] when it cannot be opened.
+    pub async fn crash_and_reopen_at(&mut self, instant: SystemTime) -> Result<(), StartError> {
+        self.process.end("the process crashed");
+        self.settle().await;
+        self.disk.crash();
+        self.clock.set_wall(instant.into());
+        self.reopen().await
+    }
+
     /// Stops in order, as [`Runner::shutdown`] does, and opens again.
     ///
     /// # Errors
@@ -262,6 +274,15 @@ impl<C: 'static> TestRunner<C> {
     /// runner reopens after its pause: move the time on for that.
     pub async fn kill(&self, actor: &str) {
         self.process.base.kill(actor);
+        self.settle().await;
+    }
+
+    /// Tells the queue that an attempt is over, as a message does that comes early, late or twice, or for an attempt that never
+    /// was. An attempt goes by the record of its Select: see [`JobEvent::seq`](crate::JobEvent::seq).
+    pub async fn stray_outcome(&self, id: JobId, attempt: Seq) {
+        if let Some(queue) = self.process.base.line.queue() {
+            queue.do_send(Finished { ticket: id.ticket(), attempt: Attempt(attempt), seat: Returns::Now(None) });
+        }
         self.settle().await;
     }
 

@@ -115,7 +115,8 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
         compactor: compact,
     };
     let writer = Writer::new(state, proved, limits.batch_bytes, append, queue.clone().recipient());
-    let office = Office { ledger: base.ledger.clone(), reign, standings, is_read_only, is_draining: *base.draining.borrow() };
+    let skews = base.skews.clone();
+    let office = Office { ledger: base.ledger.clone(), reign, standings, skews, is_read_only, is_draining: *base.draining.borrow() };
     let rules = Rules { limits, policies: registry.policies(), circuit };
     supervisor.start("queue", context, QueueActor::new(writer, links, rules, office, base.status.clone(), clock));
     base.line.connect(queue.clone());

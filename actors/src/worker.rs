@@ -88,7 +88,7 @@ impl<C: 'static> Shared<C> {
         let job = match begun {
             Ok(Ok(job)) => job,
             Ok(Err(why)) => return (Ended::Unreadable { why }, Verdict::None),
-            Err(panic) => return panicked(&*panic),
+            Err(panic) => return panicked(panic),
         };
         let mut job = Guarded(Some(job));
         let timer = Timer::start(&self.clock);
@@ -101,7 +101,13 @@ impl<C: 'static> Shared<C> {
         metrics::attempt_ran(&flight.job.kind, &timer);
         match (end, dropped) {
             (First::Done(Ok(result)), Ok(())) => settled(result),
-            (First::Done(Err(panic)), _) | (_, Err(panic)) => panicked(&*panic),
+            (First::Done(Err(panic)), dropped) => {
+                if let Err(another) = dropped {
+                    defuse(another);
+                }
+                panicked(panic)
+            }
+            (_, Err(panic)) => panicked(panic),
             (First::Interrupted, Ok(())) => {
                 let fault = Fault::new(Cause::Interrupted, "the runner was stopped before the attempt ended");
                 (Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault) }, Verdict::None)
@@ -160,14 +166,23 @@ fn settled(result: JobResult<()>) -> (Ended, Verdict) {
 }
 
 /// A panic may pass next time, like any failure; it says nothing of the target.
-fn panicked(panic: &(dyn Any + Send)) -> (Ended, Verdict) {
+fn panicked(panic: Panic) -> (Ended, Verdict) {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let fault = Fault::new(Cause::Panicked, text.unwrap_or("a panic without a text"));
+    defuse(panic);
     (Ended::Ran { outcome: Outcome::Transient { retry_after: None }, fault: Some(fault) }, Verdict::None)
 }
 
 type Panic = Box<dyn Any + Send>;
 type LocalJob = Pin<Box<dyn Future<Output = JobResult<()>>>>;
+
+/// Drops what a panic carries. That is the job's own code too, and may panic in turn: then what that one carries is left as it is,
+/// as it may go on so.
+fn defuse(panic: Panic) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(another);
+    }
+}
 
 /// The future of a job, and the boundary that its panics do not pass.
 struct Guarded(Option<LocalJob>);
@@ -189,7 +204,9 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         // The worker goes down with attempts in flight: a panic of theirs must not become an abort.
-        let _ = self.close();
+        if let Err(panic) = self.close() {
+            defuse(panic);
+        }
     }
 }
 

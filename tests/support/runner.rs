@@ -22,6 +22,8 @@ pub(crate) enum Step {
     PanicOnDrop,
     Hang,
     Sleep(u64),
+    FailAfter(u64),
+    PanicAfter(u64),
     UntilCancelled,
 }
 
@@ -137,6 +139,14 @@ impl Job for Task {
             Step::Sleep(ms) => {
                 cx.sleep(Duration::from_millis(ms)).await;
                 Ok(())
+            }
+            Step::FailAfter(ms) => {
+                cx.sleep(Duration::from_millis(ms)).await;
+                Err(Failure::transient("told to fail"))
+            }
+            Step::PanicAfter(ms) => {
+                cx.sleep(Duration::from_millis(ms)).await;
+                panic!("told to panic")
             }
             Step::UntilCancelled => {
                 cx.cancelled().await;

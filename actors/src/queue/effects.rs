@@ -79,6 +79,7 @@ impl QueueActor {
                 metrics::ended(&job.kind, end.as_str());
                 let cause = fault.as_ref().map(Fault::cause);
                 status.feed.tell_job(ticket, &job, seq, Happened::Ended { end, cause });
+                self.skews.forget(ticket);
                 self.has_ended(ticket, JobEnd::of(end, fault));
             }
             Effect::Requeued { ticket, attempt, job, due, fault } => {
@@ -106,6 +107,7 @@ impl QueueActor {
                 events::cancelled(ticket, attempt.is_some(), seq);
                 metrics::ended(&job.kind, "cancelled");
                 status.feed.tell_job(ticket, &job, seq, Happened::Cancelled { was_running: attempt.is_some() });
+                self.skews.forget(ticket);
                 self.has_ended(ticket, JobEnd::Cancelled);
             }
             Effect::Answer(answer) => answer(),

@@ -61,10 +61,7 @@ impl QueueActor {
             if let Some(live) = self.writer.queue().get(ticket) {
                 self.schedule.insert(entry(ticket, live, wake));
             }
-            let skew = now.wall.skew_ms(now.steady);
-            if skew != self.skew {
-                self.skews.insert(ticket, skew);
-            }
+            self.skews.stored(ticket, now);
             receipts.push(Receipt::new(JobId::of(ticket), seq));
             self.effects.push(seq, Effect::Enqueued { ticket, job });
         }
@@ -86,7 +83,7 @@ impl QueueActor {
         let bounds = [
             (!jobs.is_empty() && queue.pending() + queue.running() + jobs.len() > limits.pending, "pending tickets"),
             (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
-            (keys > 0 && queue.keys_left_at(now.wall) + keys > limits.keys, "keys"),
+            (keys > 0 && queue.keys_left_at(now.wall, keys) + keys > limits.keys, "keys"),
             (self.targets_are_full(&jobs), "targets"),
             (self.journal_room(limits.capacity) < bytes, "journal bytes"),
         ];
@@ -127,7 +124,6 @@ impl QueueActor {
             && let Some((seq, Change::Cancelled { was_running })) = self.decide(now, Op::Cancel { ticket })
         {
             self.schedule.remove(ticket);
-            self.skews.remove(&ticket);
             let attempt = self.running.get(&ticket).map(|(attempt, _)| *attempt).filter(|_| was_running);
             self.effects.push(seq, Effect::Cancelled { ticket, attempt, job });
             if was_running { Cancelled::Stopping } else { Cancelled::Cancelled }

@@ -23,8 +23,9 @@ impl QueueActor {
 
     /// Turns an outcome into the record that it calls for. One that is stale changes nothing.
     fn settle(&mut self, now: Now, ticket: Ticket, attempt: Attempt) {
-        self.runs_no_more(ticket, attempt);
+        // Told before it came, it is none: the attempt runs on, and is told of again.
         let Some(ended) = self.ledger.ended(ticket, attempt) else { return };
+        self.runs_no_more(ticket, attempt);
         let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase == Phase::Running { attempt }) else {
             // Its ticket was cancelled, or selected again: the outcome is history, once that is on disk.
             let ledger = self.ledger.clone();
@@ -40,7 +41,6 @@ impl QueueActor {
                 let fault = fault.or_else(|| earlier.filter(|_| end != End::Done));
                 let op = Op::Complete { ticket, attempt, end, fault: fault.clone() };
                 let Some((seq, _)) = self.decide(now, op) else { return };
-                self.skews.remove(&ticket);
                 self.effects.push(seq, Effect::Completed { ticket, attempt, job, end, fault });
             }
             Plan::Requeue { due } => {
@@ -48,6 +48,7 @@ impl QueueActor {
                 let wait = self.wait_until(now, ticket, due);
                 let due = now.wall + wait;
                 let Some((seq, _)) = self.decide(now, Op::Requeue { ticket, attempt, due, fault: fault.clone() }) else { return };
+                self.skews.back_in_line(ticket, now);
                 self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
                 self.effects.push(seq, Effect::Requeued { ticket, attempt, job, due, fault });
             }
@@ -55,6 +56,7 @@ impl QueueActor {
                 let wait = self.wait_until(now, ticket, due);
                 let due = now.wall + wait;
                 let Some((seq, _)) = self.decide(now, Op::Defer { ticket, attempt, due }) else { return };
+                self.skews.back_in_line(ticket, now);
                 self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
                 self.effects.push(seq, Effect::Deferred { ticket, attempt, job, due });
             }

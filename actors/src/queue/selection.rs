@@ -24,10 +24,13 @@ pub(super) struct Known {
 }
 
 impl QueueActor {
-    /// Takes the least runnable tickets, one for each unit, and asks the pool for as many units as are wanted.
+    /// Takes the least runnable tickets, one for each unit, and asks the pool for as many units as are wanted. Which is the least
+    /// is known when all that is due has been made ready: where that is too much for one turn, the next ones go on with it.
     pub(super) fn select(&mut self, now: Now) {
         let wall_limit = self.wall.limit(now, self.rules.limits.catch_up);
-        self.schedule.promote(now, wall_limit);
+        if !self.schedule.promote_some(now, config::MADE_READY_AT_ONCE, wall_limit) {
+            return;
+        }
         if self.schedule.next_wake().1.is_none_or(|at| at > now.wall) {
             self.wall.caught_up();
         }

@@ -5,6 +5,7 @@ use journeyman_core::{Now, Span, Time};
 
 use super::QueueActor;
 use super::drain::Stage;
+use crate::skews::skew_of;
 use crate::{config, events};
 
 impl QueueActor {
@@ -17,7 +18,12 @@ impl QueueActor {
             ctx.cancel_future(handle);
         }
         let clock = self.clock.clone();
-        let wake = async move { clock.sleep_until(at).await }.into_actor(self);
+        // What is due already, but was too much for one turn, lets others have theirs first.
+        let wake = async move {
+            tokio::task::yield_now().await;
+            clock.sleep_until(at).await;
+        };
+        let wake = wake.into_actor(self);
         let handle = ctx.spawn(actix::fut::ActorFutureExt::map(wake, |(), actor: &mut Self, ctx| {
             actor.timer = None;
             actor.request_turn(ctx);
@@ -57,43 +63,50 @@ impl QueueActor {
 /// Notices a wall clock that jumps, and then lets tickets that wait by it through in portions.
 pub(super) struct WallWatch {
     skew_ms: i64,
-    /// When the last portion was let through, while catching up.
-    catching_up: Option<Time>,
+    catching_up: bool,
+    /// When the last portion was let through.
+    last: Option<Time>,
 }
 
 impl WallWatch {
+    /// A queue that takes office after a jump may take over what the one before has not let through yet.
     pub(super) fn new(now: Now) -> Self {
-        Self { skew_ms: now.wall.skew_ms(now.steady), catching_up: None }
+        let catching_up = skew_of(now) != 0;
+        Self { skew_ms: now.wall.skew_ms(now.steady), catching_up, last: catching_up.then_some(now.steady) }
     }
 
-    /// How many tickets that wait by the wall clock may become ready now.
+    /// How many tickets that wait by the wall clock may become ready now. A clock that is set to and fro gets no more of them
+    /// through than one that is set once.
     pub(super) fn limit(&mut self, now: Now, per_second: usize) -> usize {
         let skew_ms = now.wall.skew_ms(now.steady);
         let jumped = skew_ms.saturating_sub(self.skew_ms);
         self.skew_ms = skew_ms;
         if jumped.unsigned_abs() > config::JUMP_MS {
             events::wall_jumped(jumped);
-            self.catching_up = Some(now.steady);
-            return per_second;
+            self.catching_up = true;
         }
-        let Some(last) = self.catching_up else { return usize::MAX };
-        let portion = usize::try_from(now.steady.since(last).0).unwrap_or(usize::MAX).saturating_mul(per_second) / 1000;
+        if !self.catching_up {
+            return usize::MAX;
+        }
+        let passed = self.last.map_or(A_SECOND, |last| now.steady.since(last)).min(A_SECOND);
+        let portion = usize::try_from(passed.0).unwrap_or(usize::MAX).saturating_mul(per_second) / 1000;
         if portion > 0 {
-            self.catching_up = Some(now.steady);
+            self.last = Some(now.steady);
         }
         portion
     }
 
     /// Nothing that the wall clock has made due is left.
     pub(super) const fn caught_up(&mut self) {
-        self.catching_up = None;
+        self.catching_up = false;
     }
 
     /// The least wait for what the wall clock has made due.
     pub(super) fn pause(&self) -> Span {
-        Span(if self.catching_up.is_some() { CATCH_UP_PAUSE_MS } else { 0 })
+        Span(if self.catching_up { CATCH_UP_PAUSE_MS } else { 0 })
     }
 }
 
 /// Between two portions of a catch-up: short against a second, long against a turn.
 const CATCH_UP_PAUSE_MS: u64 = 100;
+const A_SECOND: Span = Span::from_secs(1);
