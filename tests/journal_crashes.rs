@@ -7,8 +7,9 @@ mod support;
 use std::ops::Range;
 
 use journeyman_core::disk::{Disk, MemDisk};
-use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, RecoverError};
+use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, RecoverError, RotateError};
 use support::disks::{Crashed, Failing, Recorded};
+use support::sim::{EIO, Fault, Kind, SimDisk, Still, Work};
 use support::{Image, batch, disk_of, image, journal, read, seed};
 
 #[test]
@@ -112,6 +113,26 @@ fn a_batch_whose_sync_failed_is_written_again_before_it_is_believed() {
     disk.crash();
     let (found, _) = read(disk).expect("a sound journal");
     assert_eq!(found.iter().map(|batch| batch.body[0]).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+/// The process is over, the name is there to see, and nobody knows whether it is durable. Were the name of the next segment kept by
+/// a crash and this one not, the next open would find a gap.
+#[test]
+fn a_name_whose_sync_failed_is_durable_before_the_next_segment_has_one() {
+    let disk = SimDisk::default();
+    let mut writer = journal(disk.clone(), SMALL);
+    writer.append(batch(1, 1, vec![1; 10])).expect("it works");
+    disk.fail_once(&[Kind::SyncNames], 1, Fault { errno: EIO, work: Work::Nothing });
+    assert!(matches!(writer.rotate(), Err(RotateError::Failed(_))));
+    disk.record();
+    journal(disk.clone(), SMALL).append(batch(2, 1, vec![2; 10])).expect("it works again");
+    let mut dice = fastrand::Rng::with_seed(0);
+    for (call, wreck) in disk.recorded().iter().enumerate() {
+        for survivors in wreck.states(0, &mut dice) {
+            let (found, _) = read(Still::of(wreck.image(&survivors))).unwrap_or_else(|error| panic!("after call {call}: {error}"));
+            assert!(!found.is_empty(), "after call {call}");
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -175,12 +175,13 @@ type Case = (fn(&mut Limits), &'static str);
 #[actix::test]
 async fn limits_that_contradict_each_other() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [Case; 8] = [
+    let cases: [Case; 9] = [
         (|l| l.capacity = 0, "capacity is 0"),
         (|l| l.worker_arbiters = 0, "worker_arbiters is 0"),
         (|l| l.pending = 0, "pending is 0"),
         (|l| l.batch_bytes = 1000, "batch_bytes (1000) cannot hold one record"),
-        (|l| l.batch_bytes = 5 << 30, "beyond the format's 4 GiB"),
+        (|l| l.batch_bytes = (256 << 20) + 1, "batch_bytes is 268435457: it takes at most 268435456"),
+        (|l| l.record_bytes = (16 << 20) + 1, "record_bytes is 16777217: it takes at most 16777216"),
         (|l| l.segment_bytes = 1 << 20, "segment_bytes (1048576) is less than batch_bytes"),
         (|l| l.journal_bytes = 1 << 20, "journal_bytes (1048576) is less than one segment"),
         (|l| l.record_bytes = 10, "record_bytes is 10"),

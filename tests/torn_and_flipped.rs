@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use journeyman_core::Seq;
 use journeyman_core::disk::{Disk, DiskFile, MemDisk};
 use journeyman_core::journal::{Batch, RecoverError, Recovery};
+use support::figures::held;
 use support::{WIDE, batch, image, journal, segment};
 
 #[test]
@@ -31,6 +32,7 @@ fn a_journal_cut_at_any_byte_is_its_longest_beginning_of_whole_batches() {
     println!("{} cuts, {torn} of them leave a torn tail", sound.bytes.len() + 1);
     let boundaries = sound.ends.len() + 1;
     assert_eq!(torn as usize, sound.used() + 1 - boundaries, "all but those between frames and those in the zeros");
+    held("F5", sound.bytes.len() as u64 + 1, "lengths of a journal of 64 KiB");
 }
 
 #[test]
@@ -44,6 +46,7 @@ fn any_bit_flipped_is_named_or_reported() {
     println!("{} flips: {errors} are errors, {reports} are torn tails", errors + reports);
     assert_eq!(errors + reports, 8 * sound.bytes.len());
     assert_eq!(errors, 8 * sound.end_of(sound.ends.len() - 1), "all that something behind it proves");
+    held("F8", (errors + reports) as u64, "bits of a journal of 64 KiB flipped, one at a time");
 }
 
 /// Flips every bit of every second byte; answers how many are errors, and how many are reported as a torn tail.
@@ -88,7 +91,7 @@ fn a_sector_that_was_lost_or_garbled_is_named_or_reported() {
             }
         }
     }
-    println!("{sectors} sectors lost or garbled");
+    held("F8", sectors, "sectors of a journal lost or garbled");
 }
 
 /// A journal that nothing has happened to.

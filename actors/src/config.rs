@@ -30,9 +30,9 @@ pub struct Limits {
     pub calls: usize,
     /// Bytes of the jobs in calls that wait for an answer: 64 MiB.
     pub call_bytes: u64,
-    /// One job with everything stored beside it: 1 MiB. Larger input belongs into a file that the job names.
+    /// One job with everything stored beside it: 1 MiB, and 16 MiB at most. Larger input belongs into a file that the job names.
     pub record_bytes: u64,
-    /// What reaches the disk at once: 4 MiB; beyond, a sync takes longer than the callers it serves gain.
+    /// What reaches the disk at once: 4 MiB, and 256 MiB at most; beyond the former, a sync takes longer than the callers it serves gain.
     pub batch_bytes: u64,
     /// One file of the journal: 64 MiB; its frames are read into memory when it is opened.
     pub segment_bytes: u64,
@@ -130,6 +130,10 @@ impl Limits {
             (self.compaction_rate == 0, "compaction_rate is 0: the journal would grow to its limit".to_owned()),
             (self.catch_up == 0, "catch_up is 0: a ticket due at an instant would never start after a jump of the clock".to_owned()),
             (
+                self.record_bytes > MOST_RECORD_BYTES,
+                format!("record_bytes is {}: it takes at most {MOST_RECORD_BYTES}, as larger input belongs into a file", self.record_bytes),
+            ),
+            (
                 self.record_bytes < RECORD_OVERHEAD,
                 format!("record_bytes is {}, below the {RECORD_OVERHEAD} of an empty job", self.record_bytes),
             ),
@@ -137,7 +141,10 @@ impl Limits {
                 self.batch_bytes < self.record_bytes.max(RECORD_OVERHEAD + journeyman_core::record::LARGEST_END),
                 format!("batch_bytes ({}) cannot hold one record ({})", self.batch_bytes, self.record_bytes),
             ),
-            (u32::try_from(self.batch_bytes).is_err(), format!("batch_bytes is {}, beyond the format's 4 GiB", self.batch_bytes)),
+            (
+                self.batch_bytes > MOST_BATCH_BYTES,
+                format!("batch_bytes is {}: it takes at most {MOST_BATCH_BYTES}, which is one write", self.batch_bytes),
+            ),
             (
                 self.segment_bytes < self.batch_bytes,
                 format!("segment_bytes ({}) is less than batch_bytes ({})", self.segment_bytes, self.batch_bytes),
@@ -160,6 +167,10 @@ impl Limits {
     }
 }
 
+/// The largest job that can be allowed: it is in memory several times while it is stored, and in every snapshot.
+const MOST_RECORD_BYTES: u64 = 16 << 20;
+/// The largest batch that can be allowed: a system writes no more than 2 GiB at once, and nobody waits for so long.
+const MOST_BATCH_BYTES: u64 = 256 << 20;
 /// Events that may be kept for listeners: each takes its place in memory when the first one listens.
 pub(crate) const MOST_EVENTS_KEPT: usize = 1 << 24;
 /// Jobs on a page unless asked otherwise: a screen or two.

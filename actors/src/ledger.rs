@@ -2,7 +2,7 @@
 //! and wait here for the next one. An entry leaves when the record that ends its attempt is durable and its unit is free. Decides
 //! nothing.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +24,8 @@ pub(crate) struct Ledger {
 
 #[derive(Default)]
 struct Book {
-    entries: HashMap<(Ticket, Attempt), Entry>,
+    /// In their order, so that what is decided of several does not hang on chance: a test run replays.
+    entries: BTreeMap<(Ticket, Attempt), Entry>,
     /// The queue in office; none between two.
     office: Option<Office>,
     reigns: u64,

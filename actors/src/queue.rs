@@ -11,7 +11,7 @@ mod questions;
 mod selection;
 mod timing;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient, SpawnHandle};
@@ -179,7 +179,7 @@ impl QueueActor {
     /// never begun when this process selected it; else it died with the process that did.
     fn take_over_attempts(&mut self, standings: &[Standing]) {
         self.ledger.first_record(self.writer.queue().last().next());
-        let mut unaccounted: HashMap<Ticket, Attempt> = self.running.iter().map(|(ticket, (attempt, _))| (*ticket, *attempt)).collect();
+        let mut unaccounted: BTreeMap<Ticket, Attempt> = self.running.iter().map(|(ticket, (attempt, _))| (*ticket, *attempt)).collect();
         for Standing { ticket, attempt, stage, is_occupied } in standings.iter().copied() {
             let counts = unaccounted.get(&ticket) == Some(&attempt);
             match stage {

@@ -84,6 +84,14 @@ impl<C: 'static> Configured<C> {
     /// # Errors
     /// [`StartError`], as a real start.
     pub async fn test_with(self, disk: MemDisk, seed: u64) -> Result<TestRunner<C>, StartError> {
+        self.test_on(disk, seed).await
+    }
+
+    /// The same on a disk of your own making: one that fails, say, or that keeps more of what was not synced than it must.
+    ///
+    /// # Errors
+    /// [`StartError`], as a real start.
+    pub async fn test_on<D: TestDisk>(self, disk: D, seed: u64) -> Result<TestRunner<C, D>, StartError> {
         if !actix_rt::System::is_registered() {
             return Err(StartError::NoActixRuntime);
         }
@@ -95,10 +103,22 @@ impl<C: 'static> Configured<C> {
     }
 }
 
+/// A disk whose plug can be pulled. Clones share it.
+pub trait TestDisk: Disk + Clone + 'static {
+    /// Cuts the power: what was synced is there, and of the rest whatever this disk keeps.
+    fn crash(&self);
+}
+
+impl TestDisk for MemDisk {
+    fn crash(&self) {
+        Self::crash(self);
+    }
+}
+
 /// A runner for tests. Everything that it does happens while the test awaits one of its methods, or anything else.
-pub struct TestRunner<C: 'static = ()> {
+pub struct TestRunner<C: 'static = (), D = MemDisk> {
     blueprint: Blueprint<C>,
-    disk: MemDisk,
+    disk: D,
     clock: VirtualClock,
     control: Arc<Mutex<Control>>,
     process: Process,
@@ -124,7 +144,7 @@ pub enum Syncs {
     Unheard,
 }
 
-impl<C: 'static> TestRunner<C> {
+impl<C: 'static, D: TestDisk> TestRunner<C, D> {
     /// The handle to enqueue with. After a crash, take a new one.
     #[must_use]
     pub fn jobs(&self) -> Jobs {
@@ -266,7 +286,7 @@ impl<C: 'static> TestRunner<C> {
 
     /// The disk, to look at or to damage.
     #[must_use]
-    pub const fn disk(&self) -> &MemDisk {
+    pub const fn disk(&self) -> &D {
         &self.disk
     }
 
@@ -339,13 +359,13 @@ impl<C: 'static> TestRunner<C> {
     }
 }
 
-impl<C: 'static> Drop for TestRunner<C> {
+impl<C: 'static, D> Drop for TestRunner<C, D> {
     fn drop(&mut self) {
         self.process.end("the runner was dropped");
     }
 }
 
-impl<C: 'static> fmt::Debug for TestRunner<C> {
+impl<C: 'static, D> fmt::Debug for TestRunner<C, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TestRunner").field("now", &self.clock.now()).field("jobs", &self.process.base.jobs).finish_non_exhaustive()
     }
@@ -354,7 +374,7 @@ impl<C: 'static> fmt::Debug for TestRunner<C> {
 impl Process {
     async fn start<C: 'static>(
         blueprint: &Blueprint<C>,
-        disk: &MemDisk,
+        disk: &impl TestDisk,
         clock: &VirtualClock,
         control: &Arc<Mutex<Control>>,
     ) -> Result<Self, StartError> {

@@ -199,6 +199,9 @@ impl Journal {
                 self.create(number, batch.first, Some(full.proved()), None)?
             }
             State::Unwritten(tail) => {
+                // A name that was found may not be durable: the sync of an earlier process may have failed. Were the name of the next
+                // segment to survive a crash and that of the one before it not, there would be a gap.
+                self.disk.sync_names()?;
                 let first = tail.unproved.as_ref().map_or(batch.first, |carried| carried.first);
                 self.create(tail.next, first, tail.proved, tail.unproved.as_ref())?
             }

@@ -5,6 +5,7 @@ use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{Batch, RecoverError};
 
 use crate::support::disks::Failing;
+use crate::support::figures::held;
 use crate::support::{Edgy, Image, WIDE, batch, disk_of, holds, image, journal, read, segment};
 use crate::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, damage, filled_with, firsts, seal_frame, seal_frame_at, seal_header, still, with};
 
@@ -41,6 +42,7 @@ fn any_other_order_of_segments_is_damage_and_stays_as_it_is() {
         assert!(image(&disk) == files, "{chosen:?}");
     }
     assert_eq!((shorter, refused), (5, 6_usize.pow(4) - 5));
+    held("F10", 6_u64.pow(4), "orders of four segments, with any missing, doubled, renamed or another journal's");
 }
 
 #[test]
@@ -63,6 +65,7 @@ fn a_segment_without_a_whole_header_in_the_middle_is_named() {
             assert_eq!(damage(&disk_of(&with(&disk, number, spoil))), (segment(number), 0));
         }
     }
+    held("F10", 8, "segments in the middle without a whole header");
 }
 
 #[test]
@@ -279,6 +282,7 @@ fn a_length_that_the_file_does_not_have_is_believed_by_nobody() {
             assert_eq!((found.len(), recovery.torn().is_some()), (1, true), "{length}");
         }
     }
+    held("F9", 16, "lengths of the last frame that the file does not have");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{AppendError, Torn};
 
 use crate::support::disks::Failing;
+use crate::support::figures::held;
 use crate::support::{SALT, WIDE, batch, disk_of, image, journal, read, segment};
 use crate::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, damage, filled, first_of, firsts, still, with};
 
@@ -62,9 +63,9 @@ fn a_seal_proves_what_stands_before_it() {
 #[test]
 fn a_recovery_can_be_recovered_from_many_times_in_a_row() {
     let (disk, _) = filled(1);
-    // The power goes when the segment is made, right before the append: create, zeros, header, carried batch, sync,
+    // The power goes when the segment is made, right before the append: names, create, zeros, header, carried batch, sync,
     // rename, names.
-    let made = 7;
+    let made = 8;
     for life in 0..5 {
         let failing = Failing::on(&disk);
         let mut writer = journal(failing.clone(), NARROW);
@@ -85,7 +86,7 @@ fn segments_that_hold_nothing_but_their_header_are_as_good_as_others() {
         let failing = Failing::on(&disk);
         let mut writer = journal(failing.clone(), NARROW);
         // The same with nothing to carry.
-        failing.arm(6 + 1);
+        failing.arm(7 + 1);
         assert!(matches!(writer.append(batch(1, 1, body(9))), Err(AppendError::Failed(_))));
         disk.crash();
         assert_eq!(image(&disk).len(), life);
@@ -105,6 +106,25 @@ fn zeros_behind_the_end_are_the_end_however_many() {
         let (found, recovery) = read(disk_of(&files)).expect("a sound journal");
         assert_eq!((found.len(), recovery.torn()), (2, None), "{zeros} zeros");
     }
+    held("F6", 4097 + 8, "tails of zeros, up to a mebibyte");
+}
+
+/// What delayed allocation leaves of a file that was never synced.
+#[test]
+fn a_last_file_of_nothing_but_zeros_or_of_nothing_is_a_torn_creation_and_no_more() {
+    let disk = still(3);
+    let mut tried = 0;
+    for length in (0..=4096).chain((13..=20).map(|power| 1 << power)) {
+        let files = with(&disk, 3, |bytes| *bytes = vec![0; length]);
+        let (found, recovery) = read(disk_of(&files)).expect("a torn creation is no damage");
+        assert_eq!((found.len(), recovery.torn()), (2, Some(&Torn { file: segment(3), offset: 0, last: Seq(2) })), "{length} zeros");
+        tried += 1;
+    }
+    // And of every file, when none was ever synced: nothing was acknowledged then.
+    let files = with(&still(1), 1, |bytes| bytes.fill(0));
+    let (found, recovery) = read(disk_of(&files)).expect("a torn creation is no damage");
+    assert_eq!((found.len(), recovery.torn().is_some()), (0, true));
+    held("F6", tried + 1, "last files of nothing but zeros, or of nothing");
 }
 
 #[test]
@@ -118,6 +138,7 @@ fn a_hole_of_zeros_in_the_last_batch_is_a_torn_tail() {
         assert_eq!(found.len(), 1);
         assert_eq!(recovery.torn(), Some(&Torn { file: segment(2), offset: SEGMENT_HEADER as u64, last: Seq(1) }));
     }
+    held("F6", 5, "holes of zeros in the last batch");
 }
 
 #[test]

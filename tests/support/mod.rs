@@ -6,6 +6,8 @@
 
 pub(crate) mod disks;
 pub(crate) mod figures;
+pub(crate) mod program;
+pub(crate) mod sim;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
