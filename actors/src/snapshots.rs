@@ -112,13 +112,16 @@ mod trees {
         fn open_copy_elsewhere(&self, scratch: &str, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
             // Made anew, never taken over: whoever made it before may be somebody else.
             let elsewhere = |n| std::env::temp_dir().join(format!("journeyman-{}-{n}-{scratch}", std::process::id()));
-            self.open_copy_in((0..).map(elsewhere).find(|dir| !dir.exists()).unwrap_or_default(), name)
+            self.open_copy_in((0..).map(elsewhere).find(|dir| !is_there(dir)).unwrap_or_default(), name)
         }
 
         fn open_copy_in(&self, scratch: PathBuf, name: &str) -> Result<Box<dyn ChunkSource>, SnapshotError> {
             let (from, copied, links) = (self.dir.join(name), name.to_owned(), !self.only_reads);
             let open = move || {
                 let scratch = Scratch(scratch);
+                // A process that was killed has left its own: nobody else copies here, as the directory is locked and this
+                // process counts its copies.
+                clear(&scratch.0).map_err(SnapshotError::io(&copied))?;
                 copy(&from, &scratch.0, &copied, links)?;
                 let db = config(&scratch.0).open().map_err(unreadable(&copied))?;
                 Ok(SledSource { tree: Tree::new(db), name: copied, _scratch: scratch })
@@ -174,8 +177,7 @@ mod trees {
             let (from, name) = (self.dir.join(draft_of(draft.seq())), name_of(draft.seq()));
             let to = self.dir.join(&name);
             // Only a damaged snapshot of the same seq can be in the way: a good one would have been the base of this one.
-            let freed = if is_there(&to) { remove_all(&to) } else { Ok(()) };
-            freed.and_then(|()| fs::rename(from, to)).and_then(|()| self.sync_names()).map_err(SnapshotError::io(name))
+            clear(&to).and_then(|()| fs::rename(from, to)).and_then(|()| self.sync_names()).map_err(SnapshotError::io(name))
         }
 
         fn remove(&self, seq: Seq) -> Result<(), SnapshotError> {
@@ -443,6 +445,11 @@ mod trees {
     }
 
     /// Takes away a directory with all that is in it, or what somebody has put in its place.
+    /// Makes room for something of that name.
+    fn clear(path: &Path) -> io::Result<()> {
+        if is_there(path) { remove_all(path) } else { Ok(()) }
+    }
+
     fn remove_all(path: &Path) -> io::Result<()> {
         if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
     }
