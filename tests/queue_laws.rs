@@ -63,7 +63,7 @@ fn a_ticket_is_in_exactly_one_of_pending_running_and_gone() {
             }
             for now in [0, 40, 1000, u64::MAX].map(Time) {
                 let held = (0..3).filter(|n| step.after.holder(&key_of(*n), now).is_some());
-                assert_eq!(step.after.keys_left_at(now), held.count());
+                assert_eq!(step.after.keys_left_at(now, usize::MAX), held.count());
             }
             let number = |wanted| places.values().filter(|place| **place == wanted).count();
             assert_eq!(step.after.pending(), number(Place::Pending));
