@@ -13,11 +13,13 @@ use journeyman_core::{Queue, Seq};
 
 use crate::kit::{Kind, Life, Place, Rig, kinds, run};
 use crate::support::disks::Failing;
+use crate::support::figures::{figure, held};
 use crate::support::{image, seed, segment};
 
 #[test]
 fn damage_anywhere_in_the_newest_is_told_and_the_one_before_stands_in() {
     let mut dice = fastrand::Rng::with_seed(seed());
+    let mut tried = 0;
     for kind in kinds() {
         let (place, queue) = two_snapshots(kind);
         let (older, newest) = seqs(&place);
@@ -31,10 +33,12 @@ fn damage_anywhere_in_the_newest_is_told_and_the_one_before_stands_in() {
                 }
                 damage.apply(path, &sound);
                 stands_in(&place, &queue, older, &format!("{kind:?}, {damage:?} {}", path.display()));
+                tried += 1;
                 fs::write(path, &sound).expect("it writes");
             }
         }
-        for flip in 0..200 {
+        let flips = figure(200, 2000);
+        for flip in 0..flips {
             let path = dice.choice(&files).expect("there are files");
             let sound = fs::read(path).expect("it reads");
             let mut bytes = sound.clone();
@@ -44,9 +48,11 @@ fn damage_anywhere_in_the_newest_is_told_and_the_one_before_stands_in() {
             stands_in(&place, &queue, older, &format!("{kind:?}, flip {flip}: bit {bit} of {}", path.display()));
             fs::write(path, &sound).expect("it writes");
         }
+        tried += flips;
         let store = place.rig().open().expect("it is mended");
         assert_eq!((store.snapshot, store.passed_over.len()), (Some(newest), 0));
     }
+    held("F20", tried, "damages of the newest snapshot in each store: files gone, zeroed, halved, emptied, bits flipped");
 }
 
 #[test]

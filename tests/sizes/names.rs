@@ -1,9 +1,4 @@
-//! Sizes at their limits, in the whole runner: what is just within one is stored and comes back as it was, what is a byte beyond
-//! is refused with what it is and how large, and the journal is not touched by it. And sizes of nothing at all.
-
-#[path = "support/figures.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod figures;
+//! Keys, targets, meta, kinds, and batches: what is just within the limit, and what is one beyond it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -93,7 +88,7 @@ async fn a_record_at_its_limit_is_stored_and_comes_back_and_one_of_a_byte_more_i
             tries += 1;
         }
     }
-    figures::held("F23", tries, "records at their limit");
+    crate::figures::held("F23", tries, "records at their limit");
 }
 
 #[actix::test]
