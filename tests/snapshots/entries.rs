@@ -101,7 +101,7 @@ fn a_draft_that_says_less_or_that_somebody_else_has_written_is_not_published() {
     let boundary = Boundary { last: sound.last(), ..Boundary::START };
     let finished = |queue: &Queue, salt| Draft::begin(&store, boundary, salt).and_then(|draft| draft.finish(queue));
     let mut ops = ops();
-    ops[2] = enqueue_job(None, job(3));
+    ops[3] = enqueue_job(None, job(4));
     let less = after(&ops);
     assert_eq!((less.ends(), less.pending(), less.keys()), (sound.ends(), sound.pending(), sound.keys() - 1));
     let verifying = finished(&less, Salt(1)).and_then(|finished| finished.verify(&store)).expect("memory takes it");
