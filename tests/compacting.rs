@@ -8,7 +8,7 @@ mod support;
 use std::time::Duration;
 
 use journeyman::testing::TestRunner;
-use journeyman::{Configured, Health, Jobs, Limits};
+use journeyman::{Configured, EnqueueError, Health, Jobs, Limits};
 use journeyman_core::disk::{Disk, MemDisk};
 use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task, tasks};
 
@@ -52,6 +52,53 @@ fn flip(disk: &MemDisk, name: &str) -> Vec<u8> {
     damaged[(bytes.len() / 3).min(10_000)] ^= 1;
     disk.put(name, &damaged);
     bytes
+}
+
+/// Enqueues what waits for long until the journal is full, faster than a compaction comes to its end.
+async fn fill(jobs: &Jobs) {
+    let refused = loop {
+        if let Err(refused) = jobs.enqueue(task(&"x".repeat(8_000), &[Step::Ok])).delay(DAY).await {
+            break refused;
+        }
+    };
+    assert_eq!(refused, EnqueueError::Full("journal bytes"));
+}
+
+/// Asks for one more job until it is taken, for some hours.
+async fn is_taken(t: &TestRunner<Log>) -> bool {
+    for _ in 0..8 {
+        if t.jobs().enqueue(task("one more", &[Step::Ok])).delay(DAY).await.is_ok() {
+            return true;
+        }
+        t.advance(HOUR).await;
+    }
+    false
+}
+
+/// Then all of it is the reserve of the snapshot, and so little has come since that no compaction is due.
+#[actix::test]
+async fn a_journal_that_was_full_before_its_compaction_ended_takes_new_work_again() {
+    let log = Log::default();
+    let mut limits = small_limits();
+    limits.compaction_rate = 1 << 10;
+    let t = tasks(&log).limits(limits).test_with(MemDisk::default(), seed()).await.unwrap();
+    fill(&t.jobs()).await;
+    t.advance(HOUR).await;
+    assert!(is_taken(&t).await, "{:?}", t.jobs().stats());
+    assert!(t.jobs().stats().bytes < 768 << 10, "{:?}", t.jobs().stats());
+}
+
+/// Nothing is running or due, and all new work is refused: so nothing is ever written by which the old segments are sealed.
+#[actix::test]
+async fn a_journal_that_is_full_when_it_is_opened_takes_new_work_again() {
+    let log = Log::default();
+    let mut limits = small_limits();
+    limits.compaction_rate = 1 << 10;
+    let mut t = tasks(&log).limits(limits).test_with(MemDisk::default(), seed()).await.unwrap();
+    fill(&t.jobs()).await;
+    t.stop_and_reopen(SECOND).await.unwrap();
+    assert_eq!(t.jobs().stats().compactions, 0);
+    assert!(is_taken(&t).await, "{:?}", t.jobs().stats());
 }
 
 #[actix::test]

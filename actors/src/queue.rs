@@ -12,6 +12,7 @@ mod selection;
 mod timing;
 
 use std::collections::{HashMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient, SpawnHandle};
@@ -103,6 +104,8 @@ pub(crate) struct QueueActor {
     timer: Option<(Time, SpawnHandle)>,
     /// Whether a compaction is under way.
     compacting: bool,
+    /// Whether something had to wait or was refused for want of room in the journal, since the last compaction began.
+    wants_room: bool,
     /// When the journal was first found overdue with its batch.
     overdue: Option<Time>,
     links: Links,
@@ -143,6 +146,7 @@ impl QueueActor {
             turn_is_due: false,
             timer: None,
             compacting: false,
+            wants_room: false,
             overdue: None,
             links,
             rules,
@@ -238,7 +242,7 @@ impl QueueActor {
             }
             self.writer.flush(now);
             self.watch_journal(now);
-            self.compact_if_due();
+            self.compact_if_due(now);
         }
         self.sweep_breakers(now);
         self.answer_idle(now);
@@ -246,14 +250,24 @@ impl QueueActor {
         self.set_timer(now, ctx);
     }
 
-    fn compact_if_due(&mut self) {
+    fn compact_if_due(&mut self, now: Now) {
+        if self.compacting {
+            return;
+        }
         let limits = CompactionLimits::of(self.rules.limits.journal_bytes);
         let live = self.writer.queue().live_bytes();
-        // What an earlier process left is sealed by the first append of this one.
-        if !self.compacting && self.writer.has_written() && is_due(self.status.bytes_since_snapshot(), live, &limits) {
-            self.compacting = true;
-            self.links.compactor.do_send(Compact);
+        let is_due = is_due(self.status.bytes_since_snapshot(), live, &limits);
+        if mem::take(&mut self.wants_room) && !(is_due && self.writer.has_written()) {
+            // What takes the room is what an earlier process left, or the reserve of a snapshot that came too late. It goes by a
+            // compaction, which wants a record to begin behind; and nothing else may ever be written, as all is refused.
+            self.writer.begin_anew(now);
+            self.writer.flush(now);
+        } else if !(is_due && self.writer.has_written()) {
+            // What an earlier process left is sealed by the first append of this one.
+            return;
         }
+        self.compacting = true;
+        self.links.compactor.do_send(Compact);
     }
 
     fn request_turn(&mut self, ctx: &mut Context<Self>) {

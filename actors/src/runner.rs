@@ -318,6 +318,9 @@ async fn live<C: 'static>(
         Ok(disk) => disk,
         Err(error) => return drop(tell.send(Err(error.into()))),
     };
+    // A write beyond the limit to a file's size is to be an error of the disk like any other, not the end of the process: it no
+    // longer is once somebody listens to the signal that comes with it. Where nobody can, all stays as it was.
+    let _ = signal(SignalKind::from_raw(FILE_TOO_LARGE));
     let base = Base::new(&blueprint, clock);
     let _guard = Guard(base.clone());
     let patience = blueprint.limits.append_timeout;
@@ -414,5 +417,7 @@ impl Signals {
     }
 }
 
+/// SIGXFSZ, by its number on all Linux but that of MIPS, where the number means SIGCONT and listening to it does nothing.
+const FILE_TOO_LARGE: i32 = 25;
 /// Between two looks at a lock that another runner holds: short against a restart.
 const LOCK_PAUSE: journeyman_core::Span = journeyman_core::Span(20);

@@ -92,6 +92,9 @@ mod trees {
             let (from, copied) = (self.dir.join(name), name.to_owned());
             let open = move || {
                 let scratch = Scratch(scratch);
+                // A process that was killed has left its own: nobody else copies here, as the directory is locked and this
+                // process counts its copies.
+                remove_left(&scratch.0).map_err(SnapshotError::io(&copied))?;
                 copy(&from, &scratch.0, &copied)?;
                 let db = config(&scratch.0).open().map_err(unreadable(&copied))?;
                 Ok(SledSource { tree: Tree::new(db), name: copied, _scratch: scratch })
@@ -305,6 +308,13 @@ mod trees {
         fn drop(&mut self) {
             // When it fails, the next draft sweeps it.
             let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn remove_left(dir: &Path) -> io::Result<()> {
+        match fs::remove_dir_all(dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -72,6 +72,14 @@ impl Writer {
         }
     }
 
+    /// Sees to it that something is appended: what is on its way, or else one more Lead, which changes nothing.
+    pub(crate) fn begin_anew(&mut self, now: Now) {
+        if self.is_flushed() {
+            let led = self.lead(now);
+            debug_assert!(led.is_ok(), "a higher epoch always leads");
+        }
+    }
+
     fn push(&mut self, now: Now, record: &Record) -> Result<(Seq, Change), Misfit> {
         let seq = self.queue.last().next();
         let epoch = self.lead.unwrap_or_default();

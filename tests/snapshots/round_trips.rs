@@ -95,6 +95,34 @@ fn an_open_changes_no_byte_and_no_name() {
     }
 }
 
+/// A process that is killed while sled has its copy open leaves it there, and the next process counts from the start.
+#[test]
+fn the_copy_that_a_killed_process_has_left_is_in_nobodys_way() {
+    if !has_sled() {
+        println!("skipped: this build has no sled");
+        return;
+    }
+    let place = Place::new(Kind::Sled);
+    let rig = place.rig();
+    let mut life = Life::begin(&rig);
+    life.busy(30);
+    let seq = life.compact().seq;
+    let open = rig.snapshots().open(seq).expect("it is sound");
+    let copy = rig.names().into_iter().find(|name| name.contains(".open")).expect("sled opens a copy");
+    drop(open);
+    let (name, number) = copy.rsplit_once(".open").expect("it has a number");
+    let number: u64 = number.parse().expect("it has a number");
+    // Whatever this process, whose other tests count too, will call its next copy.
+    for next in number + 1..number + 500 {
+        let left = place.dir.path().join(format!("{name}.open{next}"));
+        fs::create_dir_all(left.join("blobs")).expect("room");
+        fs::write(left.join("db"), "half a copy").expect("room");
+    }
+    for _ in 0..3 {
+        assert_eq!(rig.queue(), life.queue);
+    }
+}
+
 #[test]
 fn snapshots_are_private_whatever_the_umask() {
     for kind in kinds() {

@@ -40,6 +40,7 @@ impl QueueActor {
 
     fn enqueue(&mut self, now: Now, Enqueue { jobs, room }: Enqueue, reply: Later<Result<Vec<Receipt>, EnqueueError>>) {
         if let Some(full) = self.what_is_full(now, &jobs) {
+            self.wants_room |= full == JOURNAL_BYTES;
             // Refusals reveal decided facts too: they wait like every answer.
             return self.answer(move || {
                 reply.give(Err(EnqueueError::Full(full)));
@@ -88,7 +89,7 @@ impl QueueActor {
             (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
             (keys > 0 && queue.keys_left_at(now.wall) + keys > limits.keys, "keys"),
             (self.targets_are_full(&jobs), "targets"),
-            (self.journal_room(limits.capacity) < bytes, "journal bytes"),
+            (self.journal_room(limits.capacity) < bytes, JOURNAL_BYTES),
         ];
         bounds.into_iter().find_map(|(full, what)| full.then_some(what))
     }
@@ -177,6 +178,9 @@ impl Handler<Cancel> for QueueActor {
         response
     }
 }
+
+/// What a call hears that the journal has no room for.
+const JOURNAL_BYTES: &str = "journal bytes";
 
 /// An answer that waits for nothing.
 #[derive(Message)]

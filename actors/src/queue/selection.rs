@@ -45,6 +45,7 @@ impl QueueActor {
             self.running.insert(ticket, (attempt, job.target.clone()));
             self.effects.push(seq, Effect::Selected { ticket, attempt, job, unit });
         }
+        self.wants_room |= self.schedule.least().is_some() && !self.has_room_for_an_attempt();
         self.balance_units();
     }
 
