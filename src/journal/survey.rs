@@ -57,14 +57,11 @@ pub(crate) fn survey(disk: &dyn Disk, see: &mut dyn FnMut(Sight<'_>) -> bool) ->
     for (number, name) in names {
         let Some(head) = heads.next() else { break };
         let is_newest = Some(number) == newest;
-        let header = match judge(number, &name, is_newest, head, see) {
-            Some(header) => header,
-            None => {
-                // Of the first one it is known where it began.
-                let last = before.last.or((number == 1).then_some(Seq(0)));
-                before = Before { number, walk: None, last, is_enough: false };
-                continue;
-            }
+        let Some(header) = judge(number, &name, is_newest, head, see) else {
+            // Of the first one it is known where it began.
+            let last = if number == 1 { before.last.or(Some(Seq(0))) } else { before.last };
+            before = Before { number, walk: None, last, is_enough: false };
+            continue;
         };
         let follows = link(&before, &name, &header, see);
         if let (false, Some(last)) = (follows, before.last)
