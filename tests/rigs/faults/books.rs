@@ -88,6 +88,8 @@ pub(crate) struct Books {
     ids: HashMap<String, JobId>,
     jobs: HashMap<JobId, Heard>,
     violations: Vec<String>,
+    /// Whether a process was heard that has not ended.
+    is_heard: bool,
     pub(crate) acks: u64,
 }
 
@@ -96,6 +98,8 @@ pub(crate) struct Books {
 struct Heard {
     hash: Option<String>,
     attempt: u32,
+    /// Processes that ended since: each may have begun one more attempt on record, and died before the job could say so.
+    ends_since: u32,
     runs: bool,
     /// Its last attempt was cut off: its number may come again if nothing was spent.
     was_cut: bool,
@@ -117,6 +121,7 @@ impl Books {
     }
 
     fn note(&mut self, line: &str, binds: bool) {
+        self.is_heard = true;
         let mut words = line.split(' ');
         let word = words.next().unwrap_or_default();
         let rest: Vec<&str> = words.collect();
@@ -172,7 +177,7 @@ impl Books {
             } else {
                 None
             };
-            (job.attempt, job.runs, job.was_cut) = (job.attempt.max(attempt), true, false);
+            (job.attempt, job.ends_since, job.runs, job.was_cut) = (job.attempt.max(attempt), 0, true, false);
         });
         self.violations.extend(wrong);
     }
@@ -195,8 +200,10 @@ impl Books {
 
     /// The process is gone, and its attempts with it.
     pub(crate) fn process_ended(&mut self) {
+        let ends = u32::from(std::mem::take(&mut self.is_heard));
         for job in self.jobs.values_mut() {
             job.runs = false;
+            job.ends_since += ends;
         }
     }
 
@@ -237,7 +244,10 @@ impl Books {
 
     /// Whether there is a reason why an acknowledged job is no longer there, although its end was not heard.
     fn may_have_ended(&self, job: &Heard, hash: &str) -> bool {
-        job.did || job.gave_up || job.cancel_asked || job.attempt >= *self.asked.get(hash).unwrap_or(&u32::MAX)
+        job.did
+            || job.gave_up
+            || job.cancel_asked
+            || job.attempt + job.ends_since.min(MOST_UNHEARD) >= *self.asked.get(hash).unwrap_or(&u32::MAX)
     }
 
     /// What did not hold until now.
@@ -258,3 +268,6 @@ fn half_of(batch: &[String], found: &Found) -> Option<String> {
     });
     (!is_whole).then(|| format!("half of a batch is there: {batch:?}"))
 }
+
+/// Attempts of a job of which nobody heard: well below what a job may be attempted that is not to be used up.
+const MOST_UNHEARD: u32 = 8;

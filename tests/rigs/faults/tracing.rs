@@ -44,13 +44,17 @@ pub(crate) fn tampered(dir: &Path, options: &[&str], trace: &Path, call: &Call, 
         Tamper::Short(bytes) => format!("retval={bytes}"),
     };
     let mut strace = strace(trace);
+    // A signal is not delivered where the filter of the kernel stops the process.
+    if tamper != Tamper::Kill {
+        strace.arg("--seccomp-bpf");
+    }
     strace.arg("--trace").arg(CALLS.join(",")).args(["-P", path, "-e", &format!("inject={name}:{how}:when={nth}")]);
     with_program(strace, dir, options)
 }
 
 fn strace(trace: &Path) -> Command {
     let mut strace = Command::new("strace");
-    strace.args(["--follow-forks", "--seccomp-bpf", "--quiet=all", "--decode-fds=path", "--string-limit=0", "--output"]).arg(trace);
+    strace.args(["--follow-forks", "--quiet=all", "--decode-fds=path", "--string-limit=0", "--output"]).arg(trace);
     strace
 }
 
