@@ -107,6 +107,8 @@ struct Heard {
     gave_up: bool,
     cancel_asked: bool,
     ended: Option<String>,
+    /// It was cancelled while an attempt was selected: that one may still say that it runs, in this process.
+    is_stopping: bool,
 }
 
 impl Books {
@@ -136,7 +138,10 @@ impl Books {
             ("cut", [id]) => self.over(id, |job| job.was_cut = true),
             ("cancel", [id]) => self.of(id, |job| job.cancel_asked = true),
             ("cancelled", [id, answer]) if binds => self.cancelled(id, answer),
-            ("end", [id, end]) if binds => self.of(id, |job| job.ended = Some((*end).to_owned())),
+            ("end", [id, end]) if binds => self.of(id, |job| {
+                job.is_stopping |= job.ended.is_none() && *end == "Cancelled";
+                job.ended = Some((*end).to_owned());
+            }),
             _ => {}
         }
     }
@@ -168,7 +173,7 @@ impl Books {
         let mut wrong = None;
         self.of(id, |job| {
             let rises = attempt > job.attempt || (attempt == job.attempt && job.was_cut);
-            wrong = if let Some(end) = &job.ended {
+            wrong = if let Some(end) = job.ended.as_ref().filter(|_| !job.is_stopping) {
                 Some(format!("{id} runs after its end as {end}"))
             } else if job.runs {
                 Some(format!("{id} runs twice at once"))
@@ -177,7 +182,7 @@ impl Books {
             } else {
                 None
             };
-            (job.attempt, job.ends_since, job.runs, job.was_cut) = (job.attempt.max(attempt), 0, true, false);
+            (job.attempt, job.ends_since, job.runs, job.was_cut, job.is_stopping) = (job.attempt.max(attempt), 0, true, false, false);
         });
         self.violations.extend(wrong);
     }
@@ -191,7 +196,10 @@ impl Books {
 
     fn cancelled(&mut self, id: &str, answer: &str) {
         match answer {
-            "Cancelled" | "Stopping" => self.of(id, |job| job.ended = Some("Cancelled".to_owned())),
+            "Cancelled" | "Stopping" => self.of(id, |job| {
+                job.is_stopping = answer == "Stopping" && !job.runs;
+                job.ended = Some("Cancelled".to_owned());
+            }),
             // It ended before: with an acknowledgement that we did not hear, or by an earlier try.
             "AlreadyEnded" => self.of(id, |job| _ = job.ended.get_or_insert_with(|| "AlreadyEnded".to_owned())),
             other => self.violations.push(format!("the cancel of {id} was answered by {other}")),
@@ -202,7 +210,7 @@ impl Books {
     pub(crate) fn process_ended(&mut self) {
         let ends = u32::from(std::mem::take(&mut self.is_heard));
         for job in self.jobs.values_mut() {
-            job.runs = false;
+            (job.runs, job.is_stopping) = (false, false);
             job.ends_since += ends;
         }
     }
