@@ -165,29 +165,17 @@ impl Drop for FileDisk {
     }
 }
 
-impl FileDisk {
-    fn reader(&self, name: &str) -> io::Result<File> {
-        open_regular(&self.dir.join(name))
-    }
-}
-
 impl Disk for FileDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         names_in(&self.dir)
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.reader(name)?.read_to_end(&mut bytes)?;
-        Ok(bytes)
+        whole(&self.dir.join(name))
     }
 
     fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut file = self.reader(name)?;
-        file.seek(SeekFrom::Start(offset))?;
-        let mut bytes = Vec::new();
-        file.take(length as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        part(&self.dir.join(name), offset, length)
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -320,6 +308,20 @@ fn check_private(dir: &Path) -> Result<u32, DirError> {
 /// Those of the system; `InvalidInput` for what is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(OpenOptions::new().read(true).custom_flags(NO_LINKS).open(path)?)
+}
+
+fn whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn part(path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut file = open_regular(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(length as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn regular(file: File) -> io::Result<File> {

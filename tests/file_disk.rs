@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use journeyman_core::disk::{DirError, Disk, FileDisk, MemDisk};
+use journeyman_core::disk::{DirError, Disk, DiskFile, FileDisk, MemDisk};
 use journeyman_core::journal::{JournalLimits, RecoverError};
 use support::{batch, image, journal, pipe, read, segment};
 use tempfile::{TempDir, tempdir};
@@ -73,8 +73,7 @@ fn a_sync_gets_as_far_as_the_kernel_and_its_refusal_is_told() {
     let dir = temp();
     let (path, moved) = (dir.path().join("here"), dir.path().join("elsewhere"));
     let disk = opened(&path);
-    let _pipe = pipe(&path.join("a"));
-    let refused = disk.create("a").expect("it opens").sync().expect_err("a pipe cannot be synced");
+    let refused = DiskFile::sync(&mut pipe(&path.join("a"))).expect_err("a pipe cannot be synced");
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 
     disk.sync_names().expect("it is a directory");

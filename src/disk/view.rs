@@ -1,14 +1,11 @@
 //! A directory of the file system that is only looked at: for tools. Every change is refused, the lock file is not even opened for
 //! writing, and no runner can open the directory meanwhile.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-
-use super::{DirError, Disk, DiskFile, LOCK, NO_LINKS, names_in};
+use super::{DirError, Disk, DiskFile, LOCK, names_in, open_regular, part, whole};
 
 /// A directory that stays as it is. Its lock is shared: several may look at once, and whoever wants to write is kept out, or keeps
 /// this one out.
@@ -45,7 +42,7 @@ impl DiskView {
         if !names.iter().any(|name| name == LOCK) {
             return Ok(Self { dir, lock: None });
         }
-        let lock = reader(&dir.join(LOCK)).map_err(failed("open the lock file"))?;
+        let lock = open_regular(&dir.join(LOCK)).map_err(failed("open the lock file"))?;
         match lock.try_lock_shared() {
             Ok(()) => Ok(Self { dir, lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => Err(DirError::Locked { dir }),
@@ -86,17 +83,11 @@ impl Disk for DiskView {
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        reader(&self.dir.join(name))?.read_to_end(&mut bytes)?;
-        Ok(bytes)
+        whole(&self.dir.join(name))
     }
 
     fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut file = reader(&self.dir.join(name))?;
-        file.seek(SeekFrom::Start(offset))?;
-        let mut bytes = Vec::new();
-        file.take(length as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        part(&self.dir.join(name), offset, length)
     }
 
     fn create(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -118,9 +109,4 @@ impl Disk for DiskView {
     fn sync_names(&self) -> io::Result<()> {
         Err(ErrorKind::ReadOnlyFilesystem.into())
     }
-}
-
-/// Follows no link, and does not wait for the other end of what is no file.
-fn reader(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(NO_LINKS | OFlags::NONBLOCK.bits().cast_signed()).open(path)
 }
