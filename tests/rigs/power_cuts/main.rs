@@ -18,7 +18,6 @@
 //! that are shown before a release, `JOURNEYMAN_SEED` for the choices of another run.
 
 #[path = "../faults/books.rs"]
-#[allow(dead_code, reason = "the rig of faults uses the rest")]
 mod books;
 mod cuts;
 mod device;
@@ -26,11 +25,9 @@ mod failing;
 #[path = "../../support/figures.rs"]
 mod figures;
 #[path = "../faults/load.rs"]
-#[allow(dead_code, reason = "the rig of faults uses the rest")]
 mod load;
 mod place;
 #[path = "../faults/program.rs"]
-#[allow(dead_code, reason = "the rig of faults uses the rest")]
 mod program;
 mod syncs;
 mod trace;
