@@ -1,5 +1,6 @@
 //! Directories that cannot be used (F17): no file handles left, no permission, a read-only file system, something else in the place of a
-//! directory or a file. Each is a typed refusal that changes nothing; none looks like an empty directory to begin anew in.
+//! directory or a file. Each is a typed refusal that changes nothing, or a snapshot for which others stand in; none looks like an empty
+//! directory to begin anew in.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -127,16 +128,21 @@ fn in_the_way(dir: &Path, sound: &Sound) -> Result<u64, String> {
     let file: fn(&Path) = |place| fs::write(place, "a file").expect("a free name");
 
     let mut tries = 0;
-    for (name, by) in [
-        (segment.as_str(), directory),
-        (&segment, link),
-        ("journeyman.lock", directory),
-        ("journeyman.lock", link),
-        (&snapshot, file),
-        (&snapshot, link),
-    ] {
+    for (name, by) in [(segment.as_str(), directory), (&segment, link), ("journeyman.lock", directory), ("journeyman.lock", link)] {
         replaced(name, by);
         refuses(&at, &at, &[]).map_err(|why| format!("{name} is something else: {why}"))?;
+        tries += 1;
+    }
+    // What is no snapshot is a damaged one: all segments are still there to stand in for it.
+    for by in [file, link] {
+        replaced(&snapshot, by);
+        let found = program::audit(&at)?;
+        if found.passed_over.is_empty() {
+            return Err(format!("{snapshot} is something else, and nobody says so"));
+        }
+        let mut books = sound.books.clone();
+        books.audit(&found);
+        books.judge().map_err(|why| format!("{snapshot} is something else: {why}"))?;
         tries += 1;
     }
     // A path that is none, and one that leads through a file.
@@ -194,6 +200,8 @@ fn permissions(dir: &Path, sound: &Sound) -> Result<u64, String> {
             return Err(format!("{what}: it was refused, and has changed"));
         }
         fs::set_permissions(&place, Permissions::from_mode(0o700)).map_err(|error| error.to_string())?;
+        // A directory of somebody else is not opened, and here it is root who looks.
+        give(&at, ROOT);
         sound.is_whole(&at).map_err(|why| format!("{what}: {why}"))?;
     }
     Ok(cases.len() as u64)
@@ -232,6 +240,7 @@ fn give(dir: &Path, to: u32) {
     chown(dir, Some(to), Some(to)).expect("root may");
 }
 
+const ROOT: u32 = 0;
 const NOBODY: u32 = 65_534;
 /// More than enough for a runner, its threads and a snapshot in sled.
 const MOST_HANDLES: u32 = 64;
