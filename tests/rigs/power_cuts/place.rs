@@ -110,7 +110,7 @@ fn exists(tool: &str) -> bool {
 }
 
 /// What is run, and the package of Debian that has it.
-const TOOLS: [(&str, &str); 9] = [
+const TOOLS: [(&str, &str); 10] = [
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
     ("mount", "mount"),
@@ -119,6 +119,7 @@ const TOOLS: [(&str, &str); 9] = [
     ("xfs_io", "xfsprogs"),
     ("nbdkit", "nbdkit"),
     ("nbdfuse", "libnbd-bin"),
+    ("fusermount3", "fuse3"),
     ("strace", "strace"),
 ];
 const INSTALL: [&str; 4] = ["install", "--yes", "--quiet", "--no-install-recommends"];
