@@ -64,7 +64,7 @@ fn library() -> Result<Option<PathBuf>, String> {
 
 /// The program with a clock that shows what `file` says.
 fn faked(library: &Path, file: &Path, dir: &Path, options: &[&str]) -> Command {
-    let mut command = program::role("clocks", dir, options);
+    let mut command = program::role("waits", dir, options);
     command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", file).env("FAKETIME_NO_CACHE", "1").env("TZ", "UTC");
     // Waiting is by the steady clock, which no jump moves.
     command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");

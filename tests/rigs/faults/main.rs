@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     match args.next().as_deref() {
         Some("load") => return load::load(&load::Options::read(args)),
-        Some("clocks") => return clocks::role(&load::Options::read(args)),
+        Some("waits") => return clocks::role(&load::Options::read(args)),
         Some("audit") => return load::audit(&load::Options::read(args)),
         _ => {}
     }
