@@ -303,10 +303,13 @@ impl State {
 
     fn write(&mut self, file: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let length = &mut self.lengths[file];
-        let grows = ((offset + bytes.len()) as u64).saturating_sub(*length);
+        // A hole takes no room.
+        let grows = ((offset + bytes.len()) as u64).saturating_sub(*length).min(bytes.len() as u64);
         let missing = self.room.map_or(0, |room| grows.saturating_sub(room));
         let bytes = &bytes[..bytes.len() - usize::try_from(missing).expect("less than what is written")];
-        *length += grows - missing;
+        if !bytes.is_empty() {
+            *length = (*length).max((offset + bytes.len()) as u64);
+        }
         self.room.iter_mut().for_each(|room| *room -= grows - missing);
         // All else begins with a mark. To look at the whole of each mebibyte would be most of what a hundred thousand runs do.
         let is_zeros = bytes.len() > ZEROS_KEPT && bytes.starts_with(&[0; 64]);
