@@ -124,15 +124,14 @@ impl FileDisk {
         })?;
         let mode = check_private(&dir)?;
         let lock = open_private(&dir.join(LOCK), OpenOptions::new().write(true).create(true)).map_err(failed("open the lock file"))?;
-        match if bugs::on(Bug::NoLock) { Ok(()) } else { lock.try_lock() } {
+        let locked = if bugs::on(Bug::NoLock) { Ok(()) } else { lock.try_lock() };
+        match locked {
             Ok(()) => Ok(Self { dir, is_group_writable: mode & GROUP_WRITES != 0, lock }),
             Err(TryLockError::WouldBlock) => Err(DirError::Locked { dir }),
             Err(TryLockError::Error(error)) => Err(failed("lock the directory")(error)),
         }
     }
-}
 
-impl FileDisk {
     /// The same for a directory that is not there yet, or is empty.
     ///
     /// # Errors

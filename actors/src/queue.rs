@@ -258,15 +258,17 @@ impl QueueActor {
         }
         let limits = CompactionLimits::of(self.rules.limits.journal_bytes);
         let live = self.writer.queue().live_bytes();
-        let is_due = is_due(self.status.bytes_since_snapshot(), live, &limits);
-        if mem::take(&mut self.wants_room) && !(is_due && self.writer.has_written()) {
+        // What an earlier process left is sealed by the first append of this one.
+        let is_due = self.writer.has_written() && is_due(self.status.bytes_since_snapshot(), live, &limits);
+        let wants_room = mem::take(&mut self.wants_room);
+        if !is_due && !wants_room {
+            return;
+        }
+        if !is_due {
             // What takes the room is what an earlier process left, or the reserve of a snapshot that came too late. It goes by a
             // compaction, which wants a record to begin behind; and nothing else may ever be written, as all is refused.
             self.writer.begin_anew(now);
             self.writer.flush(now);
-        } else if !(is_due && self.writer.has_written()) {
-            // What an earlier process left is sealed by the first append of this one.
-            return;
         }
         self.compacting = true;
         self.links.compactor.do_send(Compact);

@@ -444,12 +444,12 @@ mod trees {
         fs::symlink_metadata(path).is_ok()
     }
 
-    /// Takes away a directory with all that is in it, or what somebody has put in its place.
     /// Makes room for something of that name.
     fn clear(path: &Path) -> io::Result<()> {
         if is_there(path) { remove_all(path) } else { Ok(()) }
     }
 
+    /// Takes away a directory with all that is in it, or what somebody has put in its place.
     fn remove_all(path: &Path) -> io::Result<()> {
         if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
     }

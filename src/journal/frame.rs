@@ -149,9 +149,7 @@ pub(super) fn length(salt: Salt, bytes: &[u8], at: usize) -> Option<usize> {
 /// Whether a whole frame that was written after record `last` begins anywhere at or behind `from`: a seal, or a batch behind
 /// the one that comes next. An earlier frame found there is no witness: a torn payload may hold a copy of one.
 pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> bool {
-    let mark = MAGIC.to_le_bytes();
-    let places = bytes.windows(HEADER).enumerate().skip(from);
-    places.filter(|(_, window)| window.starts_with(&mark)).any(|(at, _)| match read(salt, bytes, at) {
+    marks(bytes, from).any(|at| match read(salt, bytes, at) {
         Read::Whole(Frame { content: Content::Batch(batch), .. }) => batch.first > last.next(),
         Read::Whole(Frame { content: Content::Seal, .. }) => true,
         Read::Zeros | Read::Bad(_) => false,
@@ -161,12 +159,16 @@ pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last:
 /// The first whole batch behind record `last` that begins anywhere at or behind `from`: where it begins, its first record, and the
 /// checksum that it names.
 pub(super) fn batch_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> Option<(usize, Seq, u32)> {
-    let mark = MAGIC.to_le_bytes();
-    let marked = (from..bytes.len().saturating_sub(HEADER - 1)).filter(|at| bytes.get(*at..).is_some_and(|rest| rest.starts_with(&mark)));
-    marked.into_iter().find_map(|at| match read(salt, bytes, at) {
+    marks(bytes, from).find_map(|at| match read(salt, bytes, at) {
         Read::Whole(Frame { content: Content::Batch(batch), previous, .. }) if batch.first > last => Some((at, batch.first, previous)),
         _ => None,
     })
+}
+
+/// Where a frame may begin, at or behind `from`: the mark of one, with room for a header.
+fn marks(bytes: &[u8], from: usize) -> impl Iterator<Item = usize> {
+    let mark = MAGIC.to_le_bytes();
+    bytes.windows(HEADER).enumerate().skip(from).filter(move |(_, window)| window.starts_with(&mark)).map(|(at, _)| at)
 }
 
 pub(super) fn salted(salt: Salt, bytes: &[u8]) -> u32 {
