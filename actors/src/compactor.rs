@@ -82,8 +82,13 @@ impl CompactorActor {
         Self { disk, snapshots, turnstile, journal, status, clock, rate, work: Work::Idle, failures: 0 }
     }
 
+    fn turn_to(&mut self, work: Work) {
+        self.status.compacting.store(matches!(work, Work::Steps { .. }), Ordering::Relaxed);
+        self.work = work;
+    }
+
     fn begin(&mut self, ctx: &Context<Self>) {
-        self.work = Work::Waiting;
+        self.turn_to(Work::Waiting);
         self.journal.rotate.do_send(Rotate { reply: ctx.address().recipient() });
     }
 
@@ -110,7 +115,7 @@ impl CompactorActor {
     }
 
     fn end(&mut self, compacted: Option<Compacted>) {
-        self.work = Work::Idle;
+        self.turn_to(Work::Idle);
         self.failures = 0;
         self.status.concern(Concern::Compaction, None);
         if let Some(compacted) = &compacted {
@@ -126,7 +131,7 @@ impl CompactorActor {
     fn failed(&mut self, why: &str, ctx: &mut Context<Self>) {
         let pause = Span(COMPACTION_PAUSE.0.checked_shl(self.failures).unwrap_or(u64::MAX).min(LONGEST_COMPACTION_PAUSE.0));
         self.failures += 1;
-        self.work = Work::Waiting;
+        self.turn_to(Work::Waiting);
         self.status.concern(Concern::Compaction, Some(format!("the journal is not being compacted: {why}")));
         events::compaction_failed(why, self.failures, pause);
         // What it wrote is of no use, and the disk may be full of it; unless it is another's, who is still at it.
@@ -145,6 +150,12 @@ impl CompactorActor {
             clock.sleep_until(until).await;
         };
         ctx.spawn(pause.into_actor(self).map(move |(), actor, ctx| then(actor, ctx)));
+    }
+}
+
+impl Drop for CompactorActor {
+    fn drop(&mut self) {
+        self.turn_to(Work::Idle);
     }
 }
 
@@ -176,7 +187,7 @@ impl Handler<Rotated> for CompactorActor {
         };
         match begun {
             Ok(work) => {
-                self.work = work;
+                self.turn_to(work);
                 ctx.notify(Step);
             }
             Err(why) => self.failed(&why, ctx),

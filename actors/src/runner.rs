@@ -285,11 +285,15 @@ impl<C: 'static> Configured<C> {
     /// [`StartError`]; a directory that was there is as it was.
     pub async fn start(self) -> Result<Runner, StartError> {
         let (dir, blueprint) = self.check()?;
-        let (tell, told) = oneshot::channel();
-        let (stop, stopping) = oneshot::channel();
-        let host = Host::start(move || live(dir, blueprint, tell, stopping)).map_err(|error| StartError::Thread(error.to_string()))?;
-        let base = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
-        Ok(Runner { base, host: Some((host, stop)) })
+        let patience = blueprint.limits.wait_for_lock;
+        launch(blueprint, move |clock| async move {
+            let disk = lock(&dir, patience, &clock).await?;
+            if disk.is_group_writable() {
+                events::group_writable(&dir);
+            }
+            Ok(ground(dir, disk))
+        })
+        .await
     }
 
     /// Refuses what could not be a compile error.
@@ -306,28 +310,42 @@ impl<C: 'static> Configured<C> {
     }
 }
 
-/// The life of the runner's own thread.
-async fn live<C: 'static>(
-    dir: PathBuf,
+/// Starts a runner on a thread of its own, over the disk that `find` finds there.
+pub(crate) async fn launch<C: 'static, F>(
     blueprint: Blueprint<C>,
+    find: impl FnOnce(Clock) -> F + Send + 'static,
+) -> Result<Runner, StartError>
+where
+    F: Future<Output = Result<Ground, StartError>>,
+{
+    let (tell, told) = oneshot::channel();
+    let (stop, stopping) = oneshot::channel();
+    let host = Host::start(move || live(blueprint, find, tell, stopping)).map_err(|error| StartError::Thread(error.to_string()))?;
+    let base = told.await.unwrap_or_else(|_| Err(StartError::Thread("it panicked".to_owned())))?;
+    Ok(Runner { base, host: Some((host, stop)) })
+}
+
+/// The life of the runner's own thread.
+async fn live<C: 'static, F>(
+    blueprint: Blueprint<C>,
+    find: impl FnOnce(Clock) -> F,
     tell: oneshot::Sender<Result<Base, StartError>>,
     stopping: oneshot::Receiver<()>,
-) {
+) where
+    F: Future<Output = Result<Ground, StartError>>,
+{
     let clock = Clock::system();
-    let disk = match lock(&dir, blueprint.limits.wait_for_lock, &clock).await {
-        Ok(disk) => disk,
-        Err(error) => return drop(tell.send(Err(error.into()))),
+    let ground = match find(clock.clone()).await {
+        Ok(ground) => ground,
+        Err(error) => return drop(tell.send(Err(error))),
     };
-    if disk.is_group_writable() {
-        events::group_writable(&dir);
-    }
     // A write beyond the limit to a file's size is to be an error of the disk like any other, not the end of the process: it no
     // longer is once somebody listens to the signal that comes with it. Where nobody can, all stays as it was.
     let _ = signal(SignalKind::from_raw(FILE_TOO_LARGE));
     let base = Base::new(&blueprint, clock);
     let _guard = Guard(base.clone());
     let patience = blueprint.limits.append_timeout;
-    let mut keeper = Keeper::new(blueprint, base.clone(), ground(dir, disk), Place::Apart);
+    let mut keeper = Keeper::new(blueprint, base.clone(), ground, Place::Apart);
     if let Err(error) = keeper.open().await {
         // Whoever hears of it may try again at once: the directory is free by then.
         keeper.close().await;

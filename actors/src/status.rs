@@ -48,6 +48,8 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Compactions since the runner was opened.
     pub compactions: u64,
+    /// Whether one is under way.
+    pub compacting: bool,
     /// What the newest of them wrote of the state, before its store adds its own.
     pub snapshot_bytes: u64,
 }
@@ -88,6 +90,7 @@ pub(crate) struct Status {
     /// Bytes of the journal that the newest snapshot stands for: kept in case it is damaged.
     pub reserve: Gauge,
     compactions: Gauge,
+    pub(crate) compacting: AtomicBool,
     snapshot_bytes: Gauge,
     /// What the journals of earlier reigns had done.
     before: Mutex<JournalCounters>,
@@ -167,6 +170,7 @@ impl Status {
             feed: Feed::default(),
             reserve: Gauge::default(),
             compactions: Gauge::default(),
+            compacting: AtomicBool::new(false),
             snapshot_bytes: Gauge::default(),
             before: Mutex::default(),
             concerns: Mutex::default(),
@@ -232,6 +236,7 @@ impl Status {
             bytes: self.bytes.get(),
             live_bytes: self.live_bytes.get(),
             compactions: self.compactions.get(),
+            compacting: self.compacting.load(Ordering::Relaxed),
             snapshot_bytes: self.snapshot_bytes.get(),
         }
     }

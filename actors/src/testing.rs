@@ -32,7 +32,7 @@ mod perform;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -54,8 +54,8 @@ use crate::keeper::{Ground, Keeper, Place};
 use crate::messages::{Append, AppendReply, Finished, Returns, Seal};
 use crate::pool::Available;
 use crate::queue::{Spare, Stall, Turn, Waiting};
-use crate::runner::{Builder, Configured, Runner};
-use crate::snapshots;
+use crate::runner::{Builder, Configured, Runner, launch};
+use crate::snapshots::{self, Snapshots};
 use crate::supervisor::Supervisor;
 use crate::wiring::Blueprint;
 pub(crate) use capture::Capture;
@@ -100,6 +100,21 @@ impl<C: 'static> Configured<C> {
         let control = Arc::new(Mutex::new(Control { syncs: Syncs::AtOnce, held: VecDeque::new() }));
         let process = Process::start(&blueprint, &disk, &clock, &control).await?;
         Ok(TestRunner { blueprint, disk, clock, control, process })
+    }
+}
+
+impl<C: 'static> Configured<C> {
+    /// Starts a real runner, with threads and time as they are, on a disk of your own making: one that is slow, say. Its snapshots are
+    /// in plain files. Nothing is locked: one runner at a time is yours to see to.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_on(self, disk: impl Disk + 'static) -> Result<Runner, StartError> {
+        let (dir, blueprint) = self.check()?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let its = disk.clone();
+        let snapshots: Snapshots = Arc::new(move || snapshots::plain(its.clone()));
+        launch(blueprint, move |_| ready(Ok(Ground { dir, disk, snapshots, turnstile: Turnstile::default() }))).await
     }
 }
 

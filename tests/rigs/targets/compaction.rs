@@ -1,0 +1,97 @@
+//! What callers notice of a compaction: how long an answer takes meanwhile, against the same without one.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use journeyman::Jobs;
+
+use crate::load::{self, store_one};
+use crate::rows::with_runner;
+use crate::waiting::fill;
+use crate::{Bound, Line};
+
+pub(crate) fn latency() -> Vec<Line> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (quiet, busy) = with_runner(load::real(dir.path().join("jobs"), 64), async |jobs| {
+        fill(jobs, 200_000).await;
+        let (mut quiet, mut busy) = (Vec::new(), Vec::new());
+        let began = Instant::now();
+        // Compactions come by themselves, as the journal grows.
+        while began.elapsed() < LONGEST && (quiet.len() < ENOUGH || busy.len() < ENOUGH) {
+            let compactions = jobs.stats().compactions;
+            let times = waits(jobs).await;
+            let is_busy = jobs.stats().compacting;
+            if jobs.stats().compactions == compactions {
+                if is_busy { &mut busy } else { &mut quiet }.extend(times);
+            }
+        }
+        (quiet, busy)
+    });
+    let ratio = |percent| at(&busy, percent) / at(&quiet, percent);
+    vec![
+        Line { target: "p50 of enqueue during a compaction / without", figure: ratio(50), unit: "x", bound: Bound::AtMost(1.3, 1.1) },
+        Line { target: "p99 of the same", figure: ratio(99), unit: "x", bound: Bound::Report },
+    ]
+}
+
+/// No pause of the queue, however much waits: a question that is asked every millisecond is answered soon, also while a compaction runs.
+/// What else runs on the machine can only make a wait longer, so of the longest waits of several compactions the least counts.
+pub(crate) fn longest_turn() -> Vec<Line> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let figure = with_runner(load::real(dir.path().join("jobs"), 64), async |jobs| {
+        fill(jobs, WAITING).await;
+        let mut longest = Vec::new();
+        while longest.len() < 3 {
+            longest.push(longest_wait(jobs).await.as_secs_f64() * 1e3);
+        }
+        longest.into_iter().fold(f64::INFINITY, f64::min)
+    });
+    vec![Line { target: "longest wait for an answer in a compaction", figure, unit: "ms", bound: Bound::AtMost(5.0, 1.0) }]
+}
+
+/// Over one whole compaction.
+async fn longest_wait(jobs: &Jobs) -> Duration {
+    while jobs.stats().compacting {
+        tokio::time::sleep(MILLISECOND).await;
+    }
+    // As much is stored and cancelled as makes the next one due.
+    let mut longest = Duration::ZERO;
+    while !jobs.stats().compacting {
+        fill(jobs, 1000).await;
+    }
+    let id = jobs.enqueue(load::Nothing::new()).delay(load::HOUR).await.expect("room").id();
+    while jobs.stats().compacting {
+        let asked = Instant::now();
+        jobs.get(id).await.expect("it is answered");
+        longest = longest.max(asked.elapsed());
+        tokio::time::sleep(MILLISECOND).await;
+    }
+    longest
+}
+
+/// How long each of 64 callers waits for an answer, in microseconds, over a moment.
+async fn waits(jobs: &Jobs) -> Vec<f64> {
+    let began = Instant::now();
+    let produce = || async {
+        let mut times = Vec::new();
+        while began.elapsed() < MOMENT {
+            let asked = Instant::now();
+            store_one(jobs.clone()).await;
+            times.push(asked.elapsed().as_secs_f64() * 1e6);
+        }
+        times
+    };
+    join_all((0..64).map(|_| produce())).await.concat()
+}
+
+fn at(times: &[f64], percent: usize) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() * percent / 100).copied().unwrap_or(f64::NAN)
+}
+
+const WAITING: u64 = 1_000_000;
+const ENOUGH: usize = 100_000;
+const MOMENT: Duration = Duration::from_millis(50);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(60);
