@@ -1,6 +1,7 @@
 //! The numbers and names that travel through the system, each a type of its own so that no two can be mixed up.
 //! Nothing here decides anything.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -133,6 +134,12 @@ macro_rules! name {
             /// The text of the name.
             #[must_use]
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

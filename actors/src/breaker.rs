@@ -46,7 +46,7 @@ impl Handler<Selected> for BreakerActor {
             Ok(pass) => {
                 // Not kept as a field: an actor that holds its own address never ends.
                 let leave = Some(Leave::new(pass, ctx.address().recipient()));
-                self.workers.send(Admitted { flight, leave });
+                self.workers.send(vec![Admitted { flight, leave }]);
             }
             Err(refused) => flight.finish(Ended::Open { until: refused.until }),
         }

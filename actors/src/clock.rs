@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use journeyman_core::bugs::{self, Bug};
 use journeyman_core::{Now, Span, Time};
@@ -36,6 +36,16 @@ impl Clock {
         match self {
             Self::System(_) => tokio::time::sleep(at.since(self.now().steady).into()).await,
             Self::Virtual(clock) => clock.sleep_until(at).await,
+        }
+    }
+
+    /// Lets others go on until it is enough for the caller, for at most so long of real time. On a virtual clock, nothing is waited for.
+    pub(crate) async fn linger(&self, longest: Duration, is_enough: impl Fn() -> bool) {
+        if let Self::System(_) = self {
+            let began = Instant::now();
+            while !is_enough() && began.elapsed() < longest {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -76,7 +86,7 @@ pub(crate) enum Stopwatch {
 
 #[cfg(feature = "metrics")]
 impl Stopwatch {
-    pub(crate) fn elapsed(&self) -> std::time::Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         match self {
             Self::System(start) => start.elapsed(),
             Self::Virtual(clock, start) => clock.now().steady.since(*start).into(),

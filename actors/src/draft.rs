@@ -74,8 +74,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Writes the fields down, and checks that they would come back.
-    pub(crate) fn of<J: Job>(job: &J) -> Result<Self, EnqueueError> {
-        let kind = Kind::new(J::KIND);
+    pub(crate) fn of<J: Job>(kind: Kind, job: &J) -> Result<Self, EnqueueError> {
         let payload = J::CODEC.encode(job).map_err(|why| EnqueueError::NotEncodable { kind: kind.clone(), why })?;
         let job = journeyman_core::Job {
             kind,

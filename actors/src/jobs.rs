@@ -109,7 +109,7 @@ impl Jobs {
     /// ```
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'_> {
         // Said first: a kind that is not known here may have any codec.
-        let draft = self.knows(J::KIND).and_then(|()| Draft::of(&job));
+        let draft = self.kind(J::KIND).and_then(|kind| Draft::of(kind, &job));
         Enqueue { jobs: self, draft }
     }
 
@@ -292,9 +292,9 @@ impl Jobs {
         Some(&self.0.policies)
     }
 
-    fn knows(&self, kind: &'static str) -> Result<(), EnqueueError> {
-        let kind = Kind::new(kind);
-        if self.kinds().is_none_or(|kinds| kinds.contains_key(&kind)) { Ok(()) } else { Err(EnqueueError::UnknownKind(kind)) }
+    fn kind(&self, name: &'static str) -> Result<Kind, EnqueueError> {
+        let Some(kinds) = self.kinds() else { return Ok(Kind::new(name)) };
+        kinds.get_key_value(name).map(|(kind, _)| kind.clone()).ok_or_else(|| EnqueueError::UnknownKind(Kind::new(name)))
     }
 
     /// Stores drafts, whoever made them, when all of them are within the bounds.

@@ -17,7 +17,7 @@ use crate::compactor::Turnstile;
 use crate::config::{LONGEST_PAUSE, RECHECK_MS, STEADY_REIGN_MS};
 use crate::error::StartError;
 use crate::events;
-use crate::messages::{Admitted, Beat, Seal};
+use crate::messages::{Beat, Seal, Start};
 use crate::snapshots::Snapshots;
 use crate::status::{Concern, Condition};
 use crate::threads;
@@ -63,7 +63,7 @@ struct Threads {
 
 struct Worker {
     thread: Option<Arbiter>,
-    address: Recipient<Admitted>,
+    address: Recipient<Start>,
 }
 
 /// Reopenings that followed each other quickly.

@@ -3,6 +3,7 @@
 //! nothing.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +13,7 @@ use journeyman_core::retry::Outcome;
 use journeyman_core::{Attempt, End, Fault, Seq, Ticket, Time};
 use tokio_util::sync::CancellationToken;
 
-use crate::messages::{Finished, Freed, Returned, Returns, Units};
+use crate::messages::{Finished, Freed, Over, Returned, Returns, Units};
 
 /// The attempts of one process. Clones share it.
 #[derive(Clone, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct Ledger {
     book: Arc<Mutex<Book>>,
     /// The number of the queue in office, or 0, to be read without the book: before each thing that a queue does.
     in_office: Arc<AtomicU64>,
+    /// Cut off is cut off: no attempt of this process begins afterwards.
+    interrupted: CancellationToken,
 }
 
 #[derive(Default)]
@@ -29,6 +32,8 @@ struct Book {
     /// The queue in office; none between two.
     office: Option<Office>,
     reigns: u64,
+    /// What is over and the queue in office has not taken yet. It has been told when there is something.
+    over: Vec<Over>,
     /// The first record that this process wrote: an attempt from there on was selected by it.
     first: Option<Seq>,
 }
@@ -112,9 +117,11 @@ enum Progress {
 impl Ledger {
     /// A new queue takes over. Units that attempts occupy are taken from the new pool in the place of those of the old one.
     /// What ends from now on is told to `office`; what ended before stands in the answer.
-    pub(crate) fn take_office(&self, office: Office, pool: &mut Pool, home: &Recipient<Returned>) -> (Reign, Vec<Standing>) {
+    pub(crate) fn take_office(&self, office: Office, pool: &mut Pool, home: &Arc<Recipient<Returned>>) -> (Reign, Vec<Standing>) {
         let mut book = self.book();
         book.reigns += 1;
+        // The entries tell as much.
+        book.over.clear();
         book.office = Some(office);
         self.in_office.store(book.reigns, Ordering::Release);
         for entry in book.entries.values_mut() {
@@ -166,7 +173,7 @@ impl Ledger {
         if !book.is_in_office(reign) {
             return Err(unit);
         }
-        let signals = Signals::default();
+        let signals = Signals { cancelled: CancellationToken::new(), interrupted: self.interrupted.clone() };
         let progress = Progress::Live { signals: signals.clone(), begun: false };
         book.entries.insert((ticket, attempt), Entry { progress, is_occupied: true, units: Some(unit) });
         Ok(signals)
@@ -185,9 +192,18 @@ impl Ledger {
             book.note(ticket, attempt, ended);
         }
         let seat = if is_empty { Returns::Now(book.vacate(ticket, attempt)) } else { Returns::WithItsLastSection };
-        if let Some(office) = &book.office {
-            office.finished.do_send(Finished { ticket, attempt, seat });
-        }
+        book.tell(Over { ticket, attempt, seat });
+    }
+
+    /// What is over since it was last asked.
+    pub(crate) fn take_over(&self) -> Vec<Over> {
+        mem::take(&mut self.book().over)
+    }
+
+    /// Tells the queue of an end that no attempt has told.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stray(&self, ticket: Ticket, attempt: Attempt) {
+        self.book().tell(Over { ticket, attempt, seat: Returns::Now(None) });
     }
 
     /// The last blocking section of an attempt has ended, later than the attempt itself.
@@ -230,13 +246,9 @@ impl Ledger {
         }
     }
 
-    /// Cuts off every live attempt.
+    /// Cuts off every live attempt, and whatever would become one.
     pub(crate) fn interrupt_all(&self) {
-        for entry in self.book().entries.values() {
-            if let Progress::Live { signals, .. } = &entry.progress {
-                signals.interrupted.cancel();
-            }
-        }
+        self.interrupted.cancel();
     }
 
     /// The job begins to run, unless it was cut off or given up before.
@@ -267,6 +279,14 @@ impl Ledger {
 impl Book {
     const fn is_in_office(&self, reign: Reign) -> bool {
         self.office.is_some() && self.reigns == reign.0
+    }
+
+    fn tell(&mut self, over: Over) {
+        let Some(office) = &self.office else { return };
+        if self.over.is_empty() {
+            office.finished.do_send(Finished);
+        }
+        self.over.push(over);
     }
 
     /// The first word counts: one that was given up cannot end again.
@@ -334,12 +354,12 @@ mod tests {
 
     const NAME: (Ticket, Attempt) = (Ticket(1), Attempt(Seq(2)));
 
-    fn take_office(ledger: &Ledger) -> (Reign, Pool, Recipient<Returned>, Vec<Standing>) {
+    fn take_office(ledger: &Ledger) -> (Reign, Pool, Arc<Recipient<Returned>>, Vec<Standing>) {
         let home = Home.start();
         let mut pool = Pool::new(4);
         let office = Office { finished: home.clone().recipient(), freed: home.clone().recipient() };
-        let (reign, standings) = ledger.take_office(office, &mut pool, &home.clone().recipient());
-        (reign, pool, home.recipient(), standings)
+        let (reign, standings) = ledger.take_office(office, &mut pool, &Arc::new(home.clone().recipient()));
+        (reign, pool, Arc::new(home.recipient()), standings)
     }
 
     fn begin(ledger: &Ledger) -> Reign {

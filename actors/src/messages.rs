@@ -206,11 +206,11 @@ pub(crate) struct Returned(pub Permit);
 /// Units of the pool that find their way back when they are dropped.
 pub(crate) struct Units {
     permit: Option<Permit>,
-    pool: Recipient<Returned>,
+    pool: Arc<Recipient<Returned>>,
 }
 
 impl Units {
-    pub(crate) const fn new(permit: Permit, pool: Recipient<Returned>) -> Self {
+    pub(crate) const fn new(permit: Permit, pool: Arc<Recipient<Returned>>) -> Self {
         Self { permit: Some(permit), pool }
     }
 
@@ -324,9 +324,12 @@ pub(crate) struct Selected {
     pub now: Time,
 }
 
-/// An attempt that may run.
+/// Attempts that may run: many cost little more than one.
 #[derive(Message)]
 #[rtype(result = "()")]
+pub(crate) struct Start(pub Vec<Admitted>);
+
+/// An attempt that may run.
 pub(crate) struct Admitted {
     pub flight: Flight,
     /// The leave of its breaker; none when the job has no target.
@@ -378,10 +381,14 @@ pub(crate) struct BreakerMoved {
     pub openings: u64,
 }
 
-/// An attempt is over; how, stands in the ledger.
+/// Attempts are over; which, the ledger has in a list. Sent with the first of a list: those that follow before it is taken come
+/// without a message of their own.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Finished {
+pub(crate) struct Finished;
+
+/// One of them; how it ended, stands in the ledger.
+pub(crate) struct Over {
     pub ticket: Ticket,
     pub attempt: Attempt,
     pub seat: Returns,
@@ -389,7 +396,7 @@ pub(crate) struct Finished {
 
 /// When the unit of an attempt comes back.
 pub(crate) enum Returns {
-    /// With this message.
+    /// At once.
     Now(Option<Units>),
     /// A blocking section has outlived the attempt: the unit comes with it.
     WithItsLastSection,

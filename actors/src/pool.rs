@@ -1,5 +1,7 @@
 //! PoolActor: hands out units as long as it has some, and remembers what is still wanted. The counting is its twin's.
 
+use std::sync::Arc;
+
 use actix::{Actor, Context, Handler, Recipient};
 use journeyman_core::pool::Pool;
 
@@ -9,13 +11,13 @@ use crate::messages::{Granted, Returned, Units, Want};
 pub(crate) struct PoolActor {
     pool: Pool,
     wanted: u32,
-    me: Recipient<Returned>,
+    me: Arc<Recipient<Returned>>,
     queue: Recipient<Granted>,
     clock: Clock,
 }
 
 impl PoolActor {
-    pub(crate) const fn new(pool: Pool, me: Recipient<Returned>, queue: Recipient<Granted>, clock: Clock) -> Self {
+    pub(crate) const fn new(pool: Pool, me: Arc<Recipient<Returned>>, queue: Recipient<Granted>, clock: Clock) -> Self {
         Self { pool, wanted: 0, me, queue, clock }
     }
 

@@ -7,6 +7,7 @@ mod effects;
 mod ends;
 mod intake;
 mod outcomes;
+mod pace;
 mod questions;
 mod selection;
 mod timing;
@@ -27,7 +28,7 @@ use crate::clock::Clock;
 use crate::config::Limits;
 use crate::events;
 use crate::ledger::{self, Ended, Ledger, Reign, Standing};
-use crate::messages::{Appended, Beat, Compact, Later, Released, Selected, Units, Want};
+use crate::messages::{Admitted, Appended, Beat, Compact, Later, Released, Selected, Units, Want};
 use crate::metrics;
 use crate::registry::Policies;
 use crate::skews::Skews;
@@ -38,6 +39,7 @@ use drain::Stage;
 use effects::{Effect, Effects};
 use ends::WaitingForEnds;
 use intake::Intake;
+use pace::Pace;
 #[cfg(feature = "testing")]
 pub(crate) use questions::Waiting;
 use questions::WaitingForIdle;
@@ -83,9 +85,12 @@ pub(crate) struct QueueActor {
     schedule: Schedule,
     effects: Effects,
     intake: VecDeque<Intake>,
+    pace: Pace,
     outcomes: VecDeque<(Ticket, Attempt)>,
     /// Selected and not yet settled; its target, to tell the schedule.
     running: HashMap<Ticket, (Attempt, Option<Target>)>,
+    /// Attempts without a breaker that set out when all that is durable has been released.
+    starts: Vec<Admitted>,
     skews: Skews,
     spare: Option<Units>,
     /// Units that the pool was asked for and has not given yet.
@@ -125,8 +130,10 @@ impl QueueActor {
             schedule: Schedule::new(rules.policies.keys().cloned()),
             effects: Effects::default(),
             intake: VecDeque::new(),
+            pace: Pace::default(),
             outcomes: VecDeque::new(),
             running: HashMap::new(),
+            starts: Vec::new(),
             skews,
             spare: None,
             asked: 0,
@@ -228,9 +235,10 @@ impl QueueActor {
             return;
         }
         self.status.pulse.set(now.steady.0);
+        let mut may_take_more = false;
         if self.stage != Stage::ReadOnly {
             self.settle_outcomes(now);
-            self.take_in(now);
+            may_take_more = self.take_in(now);
             self.select(now);
         }
         self.release(now);
@@ -242,7 +250,14 @@ impl QueueActor {
             if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
                 self.writer.prove(now);
             }
-            self.writer.flush(now);
+            let sets_out = !self.pace.is_gathering() && self.writer.flush(now);
+            if sets_out {
+                self.pace.set_out();
+            }
+            // Those who found no place in it are taken in for the next.
+            if !self.intake.is_empty() && (sets_out || may_take_more) {
+                self.request_turn_later(ctx);
+            }
             self.watch_journal(now);
             self.compact_if_due(now);
         }
@@ -290,17 +305,27 @@ impl QueueActor {
         !self.stage.is_over()
     }
 
-    /// Releases what waited for the disk and has it now. A queue that cannot write tells what it has read.
-    fn release(&mut self, now: Now) {
+    /// Releases what waited for the disk and has it now; tells how many answers were among it. A queue that cannot write tells what it
+    /// has read.
+    fn release(&mut self, now: Now) -> usize {
+        let mut answers = 0;
         let upto = if self.stage == Stage::ReadOnly { self.writer.queue().last() } else { self.writer.durable() };
         while self.is_in_office()
             && let Some((seq, effect)) = self.effects.pop(upto)
         {
+            answers += usize::from(matches!(effect, Effect::Answer(_)));
             self.perform(now, seq, effect);
         }
+        if !self.starts.is_empty() {
+            self.links.workers.send(mem::take(&mut self.starts));
+        }
+        answers
     }
 
     fn decide(&mut self, now: Now, op: Op) -> Option<(journeyman_core::Seq, Change)> {
+        if matches!(op, Op::Select { .. } | Op::Complete { .. } | Op::Requeue { .. } | Op::Defer { .. }) {
+            self.pace.moved_an_attempt();
+        }
         let led = self.writer.queue().epoch();
         let decided = self.writer.decide(now, &Record::Op(op));
         debug_assert!(decided.is_ok(), "an op is checked before it is decided");
@@ -409,7 +434,8 @@ impl Handler<Appended> for QueueActor {
             _ if !self.is_in_office() => {}
             Appended::Durable(upto) => {
                 self.writer.is_durable(upto);
-                self.release(self.clock.now());
+                let answered = self.release(self.clock.now());
+                self.gather(answered, ctx);
                 self.request_turn(ctx);
             }
             Appended::Fenced { why } | Appended::Unknown { why } => self.fail(&why),

@@ -51,7 +51,7 @@ use crate::error::{IdleError, RunnerFailed, StartError};
 use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::keeper::{Ground, Keeper, Place};
-use crate::messages::{Append, AppendReply, Finished, Returns, Seal};
+use crate::messages::{Append, AppendReply, Seal};
 use crate::pool::Available;
 use crate::queue::{Spare, Stall, Turn, Waiting};
 use crate::runner::{Builder, Configured, Runner, launch};
@@ -315,9 +315,7 @@ impl<C: 'static, D: TestDisk> TestRunner<C, D> {
     /// Tells the queue that an attempt is over, as a message does that comes early, late or twice, or for an attempt that never
     /// was. An attempt goes by the record of its Select: see [`JobEvent::seq`](crate::JobEvent::seq).
     pub async fn stray_outcome(&self, id: JobId, attempt: Seq) {
-        if let Some(queue) = self.process.base.line.queue() {
-            queue.do_send(Finished { ticket: id.ticket(), attempt: Attempt(attempt), seat: Returns::Now(None) });
-        }
+        self.process.base.ledger.stray(id.ticket(), Attempt(attempt));
         self.settle().await;
     }
 

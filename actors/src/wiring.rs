@@ -19,7 +19,7 @@ use crate::config::Limits;
 use crate::error::StartError;
 use crate::journal::JournalActor;
 use crate::ledger;
-use crate::messages::{Admitted, Append, Compact, Quiet, Returned, Seal};
+use crate::messages::{Append, Compact, Quiet, Returned, Seal, Start};
 use crate::pool::PoolActor;
 use crate::queue::{Links, Office, QueueActor, Rules, StartBreaker};
 use crate::registry::Registry;
@@ -100,14 +100,15 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let Disks { append, seal, compact } = start_on_disk(&supervisor, journal, compactor, blocking).await?;
     let desk = Context::<PoolActor>::new();
     let pool = desk.address();
+    let home = Arc::new(pool.clone().recipient::<Returned>());
     let mut units = Pool::new(limits.capacity);
     let (reign, standings) = base.ledger.take_office(
         ledger::Office { finished: queue.clone().recipient(), freed: queue.clone().recipient() },
         &mut units,
-        &pool.clone().recipient::<Returned>(),
+        &home,
     );
     base.status.recent.found(state.last(), limits.ends_remembered);
-    supervisor.start("pool", desk, PoolActor::new(units, pool.clone().recipient(), queue.clone().recipient(), clock.clone()));
+    supervisor.start("pool", desk, PoolActor::new(units, home, queue.clone().recipient(), clock.clone()));
     let links = Links {
         pool: pool.clone().recipient(),
         workers: workers.clone(),
@@ -171,7 +172,7 @@ fn breakers(supervisor: Supervisor, circuit: Circuit, workers: Workers, queue: A
 }
 
 /// Makes the context of the jobs and starts a worker, on this thread.
-pub(crate) async fn worker<C: 'static>(blueprint: Blueprint<C>, base: Base) -> Result<Recipient<Admitted>, StartError> {
+pub(crate) async fn worker<C: 'static>(blueprint: Blueprint<C>, base: Base) -> Result<Recipient<Start>, StartError> {
     let context = (blueprint.factory)().await.map_err(StartError::Context)?;
     let shared = Shared {
         context: context.into(),

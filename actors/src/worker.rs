@@ -24,7 +24,7 @@ use crate::events;
 use crate::job::JobResult;
 use crate::jobs::Jobs;
 use crate::ledger::Ended;
-use crate::messages::{Admitted, Flight};
+use crate::messages::{Admitted, Flight, Start};
 use crate::metrics::{self, Timer};
 use crate::registry::Registry;
 
@@ -53,12 +53,18 @@ impl<C: 'static> Actor for WorkerActor<C> {
     type Context = Context<Self>;
 }
 
-impl<C: 'static> Handler<Admitted> for WorkerActor<C> {
+impl<C: 'static> Handler<Start> for WorkerActor<C> {
     type Result = ();
 
-    fn handle(&mut self, Admitted { flight, leave }: Admitted, _: &mut Context<Self>) {
+    fn handle(&mut self, Start(admitted): Start, _: &mut Context<Self>) {
         self.shared.clock.stir();
         while self.attempts.try_join_next().is_some() {}
+        admitted.into_iter().for_each(|one| self.begin(one));
+    }
+}
+
+impl<C: 'static> WorkerActor<C> {
+    fn begin(&mut self, Admitted { flight, leave }: Admitted) {
         let shared = self.shared.clone();
         let span = events::attempt_span(&flight);
         self.attempts.spawn_local(
@@ -135,18 +141,21 @@ impl<C: 'static> Shared<C> {
 
 /// Where admitted attempts go. Clones share the list.
 #[derive(Clone)]
-pub(crate) struct Workers(Arc<[Recipient<Admitted>]>);
+pub(crate) struct Workers(Arc<[Recipient<Start>]>);
 
 impl Workers {
-    pub(crate) fn new(workers: Vec<Recipient<Admitted>>) -> Self {
+    pub(crate) fn new(workers: Vec<Recipient<Start>>) -> Self {
         Self(workers.into())
     }
 
     /// Tickets are numbered in a row, so their numbers spread them evenly.
-    pub(crate) fn send(&self, admitted: Admitted) {
-        let turn = usize::try_from(admitted.flight.ticket.0).unwrap_or(0) % self.0.len().max(1);
-        if let Some(worker) = self.0.get(turn) {
-            worker.do_send(admitted);
+    pub(crate) fn send(&self, mut admitted: Vec<Admitted>) {
+        let workers = self.0.len() as u64;
+        for (turn, worker) in (0..).zip(self.0.iter()) {
+            let its: Vec<Admitted> = admitted.extract_if(.., |one| one.flight.ticket.0 % workers == turn).collect();
+            if !its.is_empty() {
+                worker.do_send(Start(its));
+            }
         }
     }
 }

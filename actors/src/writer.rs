@@ -95,15 +95,16 @@ impl Writer {
         self.written
     }
 
-    /// Sends what has been decided to the journal, unless a batch is there already.
-    pub(crate) fn flush(&mut self, now: Now) {
+    /// Sends what has been decided to the journal, unless a batch is there already. Answers whether it did.
+    pub(crate) fn flush(&mut self, now: Now) -> bool {
         if self.in_flight.is_some() {
-            return;
+            return false;
         }
-        let Some(batch) = self.filling.take_if(|batch| batch.count > 0) else { return };
+        let Some(batch) = self.filling.take_if(|batch| batch.count > 0) else { return false };
         self.in_flight = Some((batch.last(), now.steady));
         self.in_flight_bytes = batch.body.len() as u64;
         self.journal.do_send(Append { batch, reply: AppendReply::to(self.me.clone()) });
+        true
     }
 
     /// The journal has said so.

@@ -21,21 +21,25 @@ pub(super) enum Intake {
 }
 
 impl QueueActor {
-    pub(super) fn take_in(&mut self, now: Now) {
-        while let Some(call) = self.intake.pop_front() {
+    /// Takes in as many calls as this turn may. Answers whether the next turn may take in more.
+    pub(super) fn take_in(&mut self, now: Now) -> bool {
+        for _ in 0..self.pace.calls() {
+            let Some(call) = self.intake.pop_front() else { return false };
             let bytes = match &call {
                 Intake::Enqueue(enqueue, _) => enqueue.jobs.iter().map(|job| job.bytes).sum(),
                 Intake::Cancel(..) => SMALL_RECORD,
             };
             if !self.writer.fits(bytes) {
                 self.intake.push_front(call);
-                return;
+                return false;
             }
+            self.pace.took_in();
             match call {
                 Intake::Enqueue(enqueue, reply) => self.enqueue(now, enqueue, reply),
                 Intake::Cancel(cancel, reply) => self.cancel(now, cancel, reply),
             }
         }
+        self.pace.calls() > 0
     }
 
     fn enqueue(&mut self, now: Now, Enqueue { jobs, room }: Enqueue, reply: Later<Result<Vec<Receipt>, EnqueueError>>) {
@@ -151,6 +155,7 @@ impl Handler<Enqueue> for QueueActor {
         match self.stage.refusal() {
             Some(why) => self.refuse(ctx, move || reply.give(Err(why.into()))),
             None => {
+                self.pace.called();
                 self.intake.push_back(Intake::Enqueue(enqueue, reply));
                 self.request_turn(ctx);
             }
@@ -167,6 +172,7 @@ impl Handler<Cancel> for QueueActor {
         match self.stage.refusal() {
             Some(why) => self.refuse(ctx, move || reply.give(Err(why))),
             None => {
+                self.pace.called();
                 self.intake.push_back(Intake::Cancel(cancel, reply));
                 self.request_turn(ctx);
             }

@@ -10,7 +10,7 @@ use super::effects::Effect;
 use super::{QueueActor, entry};
 use crate::events;
 use crate::ledger::Ended;
-use crate::messages::{Finished, Freed, Returns};
+use crate::messages::{Finished, Freed, Over, Returns};
 
 impl QueueActor {
     pub(super) fn settle_outcomes(&mut self, now: Now) {
@@ -117,15 +117,18 @@ impl QueueActor {
 impl Handler<Finished> for QueueActor {
     type Result = ();
 
-    fn handle(&mut self, Finished { ticket, attempt, seat }: Finished, ctx: &mut Context<Self>) {
-        if self.stage.is_over() {
+    fn handle(&mut self, _: Finished, ctx: &mut Context<Self>) {
+        // A queue that was replaced leaves them to the one in office.
+        if self.stage.is_over() || !self.is_in_office() {
             return;
         }
-        if let Returns::Now(units) = seat {
-            self.take_units(units);
-            self.bring_back(ticket);
+        for Over { ticket, attempt, seat } in self.ledger.take_over() {
+            if let Returns::Now(units) = seat {
+                self.take_units(units);
+                self.bring_back(ticket);
+            }
+            self.outcomes.push_back((ticket, attempt));
         }
-        self.outcomes.push_back((ticket, attempt));
         self.request_turn(ctx);
     }
 }

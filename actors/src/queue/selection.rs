@@ -98,7 +98,7 @@ impl QueueActor {
             _ if self.stage.is_cutting_off() => selected.flight.finish(Ended::NeverBegan),
             Some(target) => self.breaker(now, &target).do_send(selected),
             None => match selected.budget.admit(selected.now) {
-                Ok(()) => self.links.workers.send(Admitted { flight: selected.flight, leave: None }),
+                Ok(()) => self.starts.push(Admitted { flight: selected.flight, leave: None }),
                 Err(end) => selected.flight.finish(Ended::Denied(end)),
             },
         }

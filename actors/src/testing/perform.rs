@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use journeyman_core::{JobId, Ticket, Time};
+use journeyman_core::{JobId, Kind, Ticket, Time};
 use tokio::sync::watch;
 
 use super::START;
@@ -58,7 +58,7 @@ pub async fn perform<J: Job>(job: J, context: J::Context) -> JobResult<J::Output
 /// # Panics
 /// As [`perform`].
 pub async fn perform_with<J: Job>(job: J, context: J::Context, jobs: Jobs) -> JobResult<J::Output> {
-    let stored = Draft::of(&job).map(|draft| Arc::new(draft.job)).unwrap_or_else(|refused| panic!("{refused}"));
+    let stored = Draft::of(Kind::new(J::KIND), &job).map(|draft| Arc::new(draft.job)).unwrap_or_else(|refused| panic!("{refused}"));
     drop(job);
     let job: J = bring_back(&stored).unwrap_or_else(|why| panic!("a stored {} does not come back: {why}", J::KIND));
     let clock = VirtualClock::new(START, 0);

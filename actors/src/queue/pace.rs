@@ -1,0 +1,110 @@
+//! How many calls one turn takes in, and when the batch sets out. Both are about callers who answer an answer with their next call:
+//! a batch that waits a moment for them carries all of them instead of half, and one that is bounded by them leaves
+//! room for the jobs that run. What the bounds were chosen by is in `docs/benchmarks.md`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use actix::{AsyncContext, Context, WrapFuture};
+
+use super::QueueActor;
+
+/// What the queue knows of those who call and of what its last batches carried.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// Callers whose answers wait for the batch that is being filled.
+    riders: usize,
+    /// Whether the batch that is being filled moves an attempt.
+    moves_attempts: bool,
+    /// Batches in a row that moved none.
+    quiet_batches: u32,
+    /// Callers who were answered just now and have not called again: the batch waits a moment for them.
+    awaited: Option<Rc<Cell<usize>>>,
+}
+
+impl Pace {
+    /// How many calls this turn may take in.
+    pub(super) const fn calls(&self) -> usize {
+        match self.is_busy() {
+            true if self.riders >= RIDERS => 0,
+            true => CALLS_WHILE_BUSY,
+            false => CALLS,
+        }
+    }
+
+    /// A call was taken in.
+    pub(super) const fn took_in(&mut self) {
+        self.riders += 1;
+    }
+
+    /// A Select or the end of an attempt was decided.
+    pub(super) const fn moved_an_attempt(&mut self) {
+        self.moves_attempts = true;
+    }
+
+    /// A call has come.
+    pub(super) fn called(&self) {
+        if let Some(awaited) = &self.awaited {
+            awaited.set(awaited.get().saturating_sub(1));
+        }
+    }
+
+    /// Whether the batch is to wait.
+    pub(super) const fn is_gathering(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// The batch has set out.
+    pub(super) const fn set_out(&mut self) {
+        self.riders = 0;
+        self.quiet_batches = if self.moves_attempts { 0 } else { self.quiet_batches.saturating_add(1) };
+        self.moves_attempts = false;
+    }
+
+    /// Whether attempts come and go. One that runs for long is no reason to let callers wait.
+    const fn is_busy(&self) -> bool {
+        self.moves_attempts || self.quiet_batches < QUIET_BATCHES
+    }
+}
+
+impl QueueActor {
+    /// So many callers have their answers. Most of them have something more to ask, and come too late for a batch that sets out
+    /// now: they would be two cohorts for ever, each waiting for the syncs of both.
+    pub(super) fn gather(&mut self, answered: usize, ctx: &mut Context<Self>) {
+        if answered < 2 || !self.intake.is_empty() || self.pace.is_gathering() {
+            return;
+        }
+        let awaited = Rc::new(Cell::new(answered));
+        self.pace.awaited = Some(awaited.clone());
+        let clock = self.clock.clone();
+        let wait = async move { clock.linger(GATHERING, || awaited.get() == 0).await };
+        ctx.spawn(actix::fut::ActorFutureExt::map(wait.into_actor(self), |(), actor: &mut Self, ctx| {
+            actor.pace.awaited = None;
+            actor.request_turn(ctx);
+        }));
+    }
+
+    /// Takes another turn when others have had theirs.
+    pub(super) fn request_turn_later(&mut self, ctx: &mut Context<Self>) {
+        if !self.turn_is_due {
+            self.turn_is_due = true;
+            ctx.spawn(actix::fut::ActorFutureExt::map(tokio::task::yield_now().into_actor(self), |(), actor: &mut Self, ctx| {
+                actor.clock.stir();
+                actor.turn(ctx);
+            }));
+        }
+    }
+}
+
+/// Calls that one turn takes in: a fraction of a millisecond.
+const CALLS: usize = 512;
+/// The same while attempts come and go: their outcomes do not wait behind a flood of calls.
+const CALLS_WHILE_BUSY: usize = 32;
+/// Callers who ride in one batch while attempts come and go. To wake a caller costs more than to store a job, so it is callers
+/// that are counted: one may bring a thousand jobs.
+const RIDERS: usize = 64;
+/// After so many batches that moved no attempt, none come and go: one sets out in a batch, ends during the next, and is in the third.
+const QUIET_BATCHES: u32 = 3;
+/// How long a batch waits for those who were just answered: less than a sync.
+const GATHERING: Duration = Duration::from_micros(50);
