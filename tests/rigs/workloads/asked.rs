@@ -107,7 +107,7 @@ impl Asked {
     }
 
     pub(crate) fn dir(&self) -> &Path {
-        self.dir.as_deref().unwrap_or(Path::new("."))
+        self.dir.as_deref().unwrap_or_else(|| Path::new("."))
     }
 
     /// The runner's own directory.
