@@ -10,7 +10,7 @@ use crate::disk::{self, Syncs};
 use crate::line::Line;
 use crate::producers::Producers;
 use crate::running::{self, Settled};
-use crate::shop::{self, Shop};
+use crate::shop::{self, Filled, Shop};
 use crate::{Fallible, books, payload, process};
 
 pub(crate) async fn load(asked: &Asked) -> Fallible<()> {
@@ -19,9 +19,10 @@ pub(crate) async fn load(asked: &Asked) -> Fallible<()> {
     let shop = Shop::open(asked).await?;
     let before = process::resident();
     payload::numbers_from(BEYOND_THE_BOOKS);
-    let (stored, secs) = shop::fill(&shop.jobs, asked.n as u64, WEEK, asked.budget).await?;
+    let Filled { jobs: stored, secs, slowest } = Filled::fill(&shop.jobs, asked.n as u64, WEEK, asked.budget).await?;
     let after = process::resident();
     let line = Line::new(Workload::W6load, asked).count("jobs", stored).number("secs", secs).number("rate", stored as f64 / secs);
+    let line = line.count("slowest_us", u64::try_from(slowest.as_micros()).unwrap_or(u64::MAX));
     tokio::time::sleep(Duration::from_millis(1500)).await;
     line.count("rss_before", before).count("rss_after", after).count("disk", disk::taken(&asked.jobs())).print();
     fs::write(asked.backlog_file(), (had + stored).to_string())?;

@@ -6,23 +6,23 @@ use crate::asked::{Asked, Workload};
 use crate::disk::Syncs;
 use crate::line::Line;
 use crate::producers::Producers;
-use crate::shop::{self, Shop};
+use crate::shop::{Filled, Shop};
 use crate::{Fallible, books, process};
 
 /// From the opening of the gate until the directory says that nothing is left.
 pub(crate) async fn preloaded(asked: &Asked) -> Fallible<()> {
     asked.clear()?;
     let shop = Shop::closed(asked).await?;
-    let (stored, took) = shop::fill(&shop.jobs, asked.n as u64, Duration::ZERO, asked.budget).await?;
+    let filled = Filled::fill(&shop.jobs, asked.n as u64, Duration::ZERO, asked.budget).await?;
     books::open();
     let before = Syncs::probe(asked.dir())?;
     let (cpu, syncs) = (process::processor_micros(), shop.jobs.stats().syncs);
     let began = Instant::now();
     shop.open_gate();
-    let settled = Settled::wait(&shop, began, stored, 0, asked.cap).await;
+    let settled = Settled::wait(&shop, began, filled.jobs, 0, asked.cap).await;
     let (cpu, syncs) = (process::processor_micros() - cpu, shop.jobs.stats().syncs - syncs);
     let done = books::done();
-    let line = Line::new(Workload::W4, asked).count("preloaded", stored).number("preload_rate", stored as f64 / took);
+    let line = Line::new(Workload::W4, asked).count("preloaded", filled.jobs).number("preload_rate", filled.jobs as f64 / filled.secs);
     let line = line.count("jobs", done).number("secs", settled.secs).number("handlers_rate", done as f64 / settled.handlers);
     let line = line.count("dups", books::twice()).count("complete", settled.complete.into());
     let line = line.count("syncs", syncs).number("cpu_us", cpu as f64 / done.max(1) as f64);

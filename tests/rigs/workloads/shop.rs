@@ -105,16 +105,26 @@ pub(crate) async fn enqueue_all(jobs: &Jobs, count: u64, delay: Duration) -> Res
     jobs.enqueue_all((0..count).map(|_| jobs.enqueue(Note(payload::next())).delay(delay))).await.map(drop)
 }
 
-/// Fills the queue a thousand jobs a call, and says how many there was time for, in how many seconds.
-pub(crate) async fn fill(jobs: &Jobs, count: u64, delay: Duration, budget: f64) -> Fallible<(u64, f64)> {
-    let began = Instant::now();
-    let mut stored = 0;
-    while stored < count && began.elapsed().as_secs_f64() < budget {
-        let some = BULK.min(count - stored);
-        enqueue_all(jobs, some, delay).await?;
-        stored += some;
+/// What was filled in, a thousand jobs a call, as long as there was time.
+pub(crate) struct Filled {
+    pub(crate) jobs: u64,
+    pub(crate) secs: f64,
+    /// What the longest call took.
+    pub(crate) slowest: Duration,
+}
+
+impl Filled {
+    pub(crate) async fn fill(jobs: &Jobs, count: u64, delay: Duration, budget: f64) -> Fallible<Self> {
+        let began = Instant::now();
+        let (mut stored, mut slowest) = (0, Duration::ZERO);
+        while stored < count && began.elapsed().as_secs_f64() < budget {
+            let (some, asked) = (BULK.min(count - stored), Instant::now());
+            enqueue_all(jobs, some, delay).await.map_err(|error| format!("behind {stored} jobs: {error}"))?;
+            stored += some;
+            slowest = slowest.max(asked.elapsed());
+        }
+        Ok(Self { jobs: stored, secs: began.elapsed().as_secs_f64(), slowest })
     }
-    Ok((stored, began.elapsed().as_secs_f64()))
 }
 
 /// Jobs of a call that stores many.
