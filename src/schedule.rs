@@ -13,12 +13,15 @@ use crate::time::{Now, Time};
 #[derive(Debug, Default)]
 pub struct Schedule {
     kinds: HashSet<Kind>,
-    places: HashMap<Ticket, Place>,
+    /// A tree: a table would stand still for a second when it doubles with ten million tickets in it.
+    places: BTreeMap<Ticket, Place>,
     steady: BTreeSet<(Time, Ticket)>,
     wall: BTreeSet<(Time, Ticket)>,
     lanes: BTreeMap<u64, Lane>,
     lane_ids: HashMap<(Kind, Option<Target>), u64>,
     next_lane: u64,
+    /// The lane of the last ticket that came: the next one is often of the same.
+    last_lane: u64,
     targets: HashMap<Target, Gated>,
     reopening: BTreeSet<(Time, Target)>,
     /// The least runnable ticket of each lane that is not held.
@@ -109,28 +112,24 @@ impl Schedule {
 
     /// Adds a pending ticket; in the place of what was there under its number.
     pub fn insert(&mut self, entry: Entry) {
-        self.remove(entry.ticket);
-        let lane = self.lane_of(&entry.kind, entry.target.as_ref());
-        let order = Order { priority: entry.priority, rank: entry.rank, ticket: entry.ticket };
-        match entry.wake {
-            Wake::Steady(at) => self.steady.insert((at, entry.ticket)),
-            Wake::Wall(at) => self.wall.insert((at, entry.ticket)),
-        };
-        self.places.insert(entry.ticket, Place { lane, order, spot: Spot::Waiting(entry.wake) });
+        let Entry { ticket, kind, target, priority, rank, wake } = entry;
+        let lane = self.lane_of(&kind, target.as_ref());
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.tickets += 1;
         }
+        let place = Place { lane, rank, wake, priority, spot: Spot::Waiting };
+        if let Some(before) = self.places.insert(ticket, place) {
+            self.leave(ticket, before);
+            self.leave_lane(before.lane);
+        }
+        self.wait(ticket, wake);
     }
 
     /// Takes a ticket out, wherever it is. Answers whether it was there.
     pub fn remove(&mut self, ticket: Ticket) -> bool {
         let Some(place) = self.places.remove(&ticket) else { return false };
-        self.leave(&place);
-        let Some(lane) = self.lanes.get_mut(&place.lane) else { return true };
-        lane.tickets -= 1;
-        if lane.tickets == 0 {
-            self.drop_lane(place.lane);
-        }
+        self.leave(ticket, place);
+        self.leave_lane(place.lane);
         true
     }
 
@@ -226,29 +225,24 @@ impl Schedule {
 
     /// Puts a ticket aside until [`Schedule::bring_back`].
     pub fn put_aside(&mut self, ticket: Ticket, why: Hold) {
-        let Some(mut place) = self.places.remove(&ticket) else { return };
-        self.leave(&place);
-        let wake = match place.spot {
-            Spot::Waiting(wake) | Spot::Aside(_, wake) => wake,
-            Spot::Ready => Wake::Steady(Time(0)),
-        };
-        place.spot = Spot::Aside(why, wake);
+        let Some(place) = self.places.get_mut(&ticket) else { return };
+        let before = *place;
+        place.spot = Spot::Aside(why);
+        if before.spot == Spot::Ready {
+            // What was ready is so at once when it comes back.
+            place.wake = Wake::Steady(Time(0));
+        }
+        self.leave(ticket, before);
         self.put_aside += 1;
-        self.places.insert(ticket, place);
     }
 
     /// Puts a ticket that was put aside back in line, to wait for what it waited for.
     pub fn bring_back(&mut self, ticket: Ticket) {
-        let Some(mut place) = self.places.remove(&ticket) else { return };
-        if let Spot::Aside(_, wake) = place.spot {
-            self.leave(&place);
-            match wake {
-                Wake::Steady(at) => self.steady.insert((at, ticket)),
-                Wake::Wall(at) => self.wall.insert((at, ticket)),
-            };
-            place.spot = Spot::Waiting(wake);
-        }
-        self.places.insert(ticket, place);
+        let Some(place) = self.places.get_mut(&ticket).filter(|place| matches!(place.spot, Spot::Aside(_))) else { return };
+        let before = *place;
+        place.spot = Spot::Waiting;
+        self.leave(ticket, before);
+        self.wait(ticket, before.wake);
     }
 
     /// Why the ticket is held, when it is.
@@ -256,8 +250,8 @@ impl Schedule {
     pub fn hold(&self, ticket: Ticket) -> Option<Hold> {
         let place = self.places.get(&ticket)?;
         match place.spot {
-            Spot::Aside(why, _) => Some(why),
-            Spot::Waiting(_) => None,
+            Spot::Aside(why) => Some(why),
+            Spot::Waiting => None,
             Spot::Ready => self.lanes.get(&place.lane)?.hold,
         }
     }
@@ -333,7 +327,7 @@ impl Schedule {
         let spots = |f: fn(&Spot) -> bool| self.places.values().filter(|place| f(&place.spot)).count();
         assert_eq!(self.ready, spots(|spot| matches!(spot, Spot::Ready)), "ready");
         assert_eq!(self.put_aside, spots(|spot| matches!(spot, Spot::Aside(..))), "put aside");
-        assert_eq!(self.steady.len() + self.wall.len(), spots(|spot| matches!(spot, Spot::Waiting(_))), "waiting");
+        assert_eq!(self.steady.len() + self.wall.len(), spots(|spot| matches!(spot, Spot::Waiting)), "waiting");
         assert_eq!(self.lanes.values().map(|lane| lane.tickets).sum::<usize>(), self.places.len(), "lanes");
         let free = self.lanes.values().filter(|lane| lane.hold.is_none());
         assert_eq!(self.runnable, free.clone().map(|lane| lane.ready.len()).sum::<usize>(), "runnable");
@@ -343,25 +337,41 @@ impl Schedule {
     }
 
     fn make_ready(&mut self, ticket: Ticket) {
-        let Some(mut place) = self.places.remove(&ticket) else { return };
-        self.leave(&place);
+        let Some(place) = self.places.get_mut(&ticket) else { return };
+        let before = *place;
         place.spot = Spot::Ready;
-        self.change(place.lane, |lane| {
-            lane.ready.insert(place.order);
+        self.leave(ticket, before);
+        self.change(before.lane, |lane| {
+            lane.ready.insert(before.order(ticket));
         });
-        self.places.insert(ticket, place);
+    }
+
+    /// Puts the ticket into the set of those that wait by the same clock.
+    fn wait(&mut self, ticket: Ticket, wake: Wake) {
+        match wake {
+            Wake::Steady(at) => self.steady.insert((at, ticket)),
+            Wake::Wall(at) => self.wall.insert((at, ticket)),
+        };
     }
 
     /// Takes the ticket out of the set that its spot names.
-    fn leave(&mut self, place: &Place) {
-        let ticket = place.order.ticket;
-        match place.spot {
-            Spot::Waiting(Wake::Steady(at)) => drop(self.steady.remove(&(at, ticket))),
-            Spot::Waiting(Wake::Wall(at)) => drop(self.wall.remove(&(at, ticket))),
-            Spot::Aside(..) => self.put_aside -= 1,
-            Spot::Ready => self.change(place.lane, |lane| {
-                lane.ready.remove(&place.order);
+    fn leave(&mut self, ticket: Ticket, place: Place) {
+        match (place.spot, place.wake) {
+            (Spot::Waiting, Wake::Steady(at)) => drop(self.steady.remove(&(at, ticket))),
+            (Spot::Waiting, Wake::Wall(at)) => drop(self.wall.remove(&(at, ticket))),
+            (Spot::Aside(_), _) => self.put_aside -= 1,
+            (Spot::Ready, _) => self.change(place.lane, |lane| {
+                lane.ready.remove(&place.order(ticket));
             }),
+        }
+    }
+
+    /// One ticket less is in the lane.
+    fn leave_lane(&mut self, id: u64) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.tickets -= 1;
+        if lane.tickets == 0 {
+            self.drop_lane(id);
         }
     }
 
@@ -386,6 +396,14 @@ impl Schedule {
     }
 
     fn lane_of(&mut self, kind: &Kind, target: Option<&Target>) -> u64 {
+        if self.lanes.get(&self.last_lane).is_some_and(|lane| lane.kind == *kind && lane.target.as_ref() == target) {
+            return self.last_lane;
+        }
+        self.last_lane = self.find_lane(kind, target);
+        self.last_lane
+    }
+
+    fn find_lane(&mut self, kind: &Kind, target: Option<&Target>) -> u64 {
         let name = (kind.clone(), target.cloned());
         if let Some(id) = self.lane_ids.get(&name) {
             return *id;
@@ -457,18 +475,28 @@ struct Order {
     ticket: Ticket,
 }
 
-#[derive(Debug)]
+/// Small, as there is one for each ticket.
+#[derive(Clone, Copy, Debug)]
 struct Place {
     lane: u64,
-    order: Order,
+    rank: Time,
+    /// What it waits for, or waited for before it was put aside.
+    wake: Wake,
+    priority: u8,
     spot: Spot,
 }
 
-#[derive(Debug)]
+impl Place {
+    const fn order(&self, ticket: Ticket) -> Order {
+        Order { priority: self.priority, rank: self.rank, ticket }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
-    Waiting(Wake),
+    Waiting,
     Ready,
-    Aside(Hold, Wake),
+    Aside(Hold),
 }
 
 #[derive(Debug)]

@@ -50,7 +50,6 @@ impl Clock {
     }
 
     /// A measure that is finer than the clock's milliseconds.
-    #[cfg(feature = "metrics")]
     pub(crate) fn stopwatch(&self) -> Stopwatch {
         match self {
             Self::System(_) => Stopwatch::System(Instant::now()),
@@ -78,13 +77,11 @@ impl Clock {
 }
 
 /// Runs from the moment it is made.
-#[cfg(feature = "metrics")]
 pub(crate) enum Stopwatch {
     System(Instant),
     Virtual(VirtualClock, Time),
 }
 
-#[cfg(feature = "metrics")]
 impl Stopwatch {
     pub(crate) fn elapsed(&self) -> Duration {
         match self {

@@ -252,7 +252,7 @@ impl QueueActor {
             }
             let sets_out = !self.pace.is_gathering() && self.writer.flush(now);
             if sets_out {
-                self.pace.set_out();
+                self.pace.set_out(&self.clock);
             }
             // Those who found no place in it are taken in for the next.
             if !self.intake.is_empty() && (sets_out || may_take_more) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use actix::{AsyncContext, Context, WrapFuture};
 
 use super::QueueActor;
+use crate::clock::{Clock, Stopwatch};
 
 /// What the queue knows of those who call and of what its last batches carried.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(super) struct Pace {
     quiet_batches: u32,
     /// Callers who were answered just now and have not called again: the batch waits a moment for them.
     awaited: Option<Rc<Cell<usize>>>,
+    /// Since when the journal has a batch.
+    underway: Option<Stopwatch>,
 }
 
 impl Pace {
@@ -56,7 +59,8 @@ impl Pace {
     }
 
     /// The batch has set out.
-    pub(super) const fn set_out(&mut self) {
+    pub(super) fn set_out(&mut self, clock: &Clock) {
+        self.underway = Some(clock.stopwatch());
         self.riders = 0;
         self.quiet_batches = if self.moves_attempts { 0 } else { self.quiet_batches.saturating_add(1) };
         self.moves_attempts = false;
@@ -75,10 +79,13 @@ impl QueueActor {
         if answered < 2 || !self.intake.is_empty() || self.pace.is_gathering() {
             return;
         }
+        // As long as it is little against what the callers wait for the disk anyway.
+        let sync = self.pace.underway.as_ref().map_or(Duration::ZERO, Stopwatch::elapsed);
+        let longest = (sync / 4).clamp(LEAST_GATHERING, MOST_GATHERING);
         let awaited = Rc::new(Cell::new(answered));
         self.pace.awaited = Some(awaited.clone());
         let clock = self.clock.clone();
-        let wait = async move { clock.linger(GATHERING, || awaited.get() == 0).await };
+        let wait = async move { clock.linger(longest, || awaited.get() == 0).await };
         ctx.spawn(actix::fut::ActorFutureExt::map(wait.into_actor(self), |(), actor: &mut Self, ctx| {
             actor.pace.awaited = None;
             actor.request_turn(ctx);
@@ -106,5 +113,6 @@ const CALLS_WHILE_BUSY: usize = 32;
 const RIDERS: usize = 64;
 /// After so many batches that moved no attempt, none come and go: one sets out in a batch, ends during the next, and is in the third.
 const QUIET_BATCHES: u32 = 3;
-/// How long a batch waits for those who were just answered: less than a sync.
-const GATHERING: Duration = Duration::from_micros(50);
+/// How long a batch waits for those who were just answered: a quarter of the last sync, within these.
+const LEAST_GATHERING: Duration = Duration::from_micros(50);
+const MOST_GATHERING: Duration = Duration::from_micros(500);
