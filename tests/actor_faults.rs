@@ -2,13 +2,6 @@
 //! closed; bounds that are full; and jobs that stop the threads they run on. No call is left without an answer; what was
 //! acknowledged is there; what was not is there whole or not at all; each job ends once.
 
-#[path = "support/figures.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod figures;
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::time::Duration;
@@ -21,7 +14,9 @@ use journeyman::{
     Query, Receipt, Runner,
 };
 use serde::{Deserialize, Serialize};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
+use crate::support::figures::held;
 
 const ACTORS: [&str; 7] = ["queue", "journal", "journal in front", "pool", "breaker", "compactor", "worker"];
 
@@ -130,7 +125,7 @@ async fn whichever_actor_dies_and_whenever_every_call_is_answered_and_nothing_va
             }
         }
     }
-    figures::held("F27", tries, "deaths of actors");
+    held("F27", tries, "deaths of actors");
 }
 
 #[actix::test]

@@ -1,15 +1,12 @@
 //! Every bound refuses with its name, loses nothing, and never refuses the end of what runs.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::future::IntoFuture;
 
 use futures_util::future::join_all;
 use journeyman::testing::Syncs;
 use journeyman::{EnqueueError, Health, Limits, Policy};
-use support::{DAY, HOUR, Log, SECOND, Step, task, task_for, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, SECOND, Step, task, task_for, tasks};
 
 fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
     let mut limits = Limits::default();

@@ -1,15 +1,12 @@
 //! Targets that are down: how the breaker keeps attempts away, what an outage costs, how it ends, and that nobody else
 //! notices.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
 use journeyman::testing::{Syncs, TestRunner};
 use journeyman::{BreakerState, Cancelled, JobState, Policy, TargetInfo};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, task_for, tasks, touchy};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, task_for, tasks, touchy};
 
 async fn with_capacity(capacity: u32, log: &Log) -> TestRunner<Log> {
     tasks(log).capacity(capacity).circuit(touchy()).test().await.unwrap()

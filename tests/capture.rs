@@ -1,10 +1,6 @@
 //! Testing what enqueues, and one attempt by itself. Proves that a captured handle takes what a runner would, that a performed
 //! job goes through its codec on a clock that needs no waiting, and that a test runner shows what waits.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -14,7 +10,8 @@ use journeyman::{
     PayloadCodec, Query,
 };
 use serde::{Deserialize, Serialize};
-use support::{HOUR, Log, SECOND, Step, Task, runner, task};
+
+use crate::jobs::{HOUR, Log, SECOND, Step, Task, runner, task};
 
 /// Sends a letter for each name, in an hour.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

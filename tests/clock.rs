@@ -3,18 +3,13 @@
 //! clock from one process to the next; what waits for an instant, and the window of a key, go by the wall clock always. No jump
 //! fires more at once than the catch-up limit, and no date overflows.
 
-#[path = "support/figures.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod figures;
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use journeyman::testing::TestRunner;
 use journeyman::{Circuit, JobState, Limits, Policy};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, Task, task, task_for, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, Task, task, task_for, tasks};
+use crate::support::figures::held;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How late or early anything may be.
@@ -216,7 +211,7 @@ async fn each_jump_moves_what_goes_by_the_wall_clock_and_nothing_else() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert_eq!(cases, 3 * 9 * 3 * 6);
-    figures::held("F22", cases, "jumps of the clock in simulation");
+    held("F22", cases, "jumps of the clock in simulation");
 }
 
 /// A runner that catches up by ten each second.

@@ -1,16 +1,13 @@
 //! The journal is compacted beside the queue: when it has grown enough, at its own pace, again and again; a failure turns health
 //! amber, loses nothing and is tried again later each time.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
 use journeyman::testing::TestRunner;
 use journeyman::{Configured, EnqueueError, Health, Jobs, Limits};
 use journeyman_core::disk::{Disk, MemDisk};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task, tasks};
 
 /// A runner whose journal is compacted each 256 KiB.
 fn small(log: &Log) -> Configured<Log> {

@@ -1,16 +1,13 @@
 //! What the disk is asked to do, counted on a virtual disk that takes a millisecond for each sync: how well callers share
 //! a sync, and how many a lone job needs.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use journeyman::testing::Syncs;
-use support::{DAY, HOUR, Log, SECOND, Step, runner, task};
+
+use crate::jobs::{DAY, HOUR, Log, SECOND, Step, runner, task};
 
 #[actix::test]
 async fn sixty_four_producers_share_their_syncs() {

@@ -1,17 +1,14 @@
 //! How a job ended, for those who wait and for those who ask later. Proves that an end is told only when it is on disk, that
 //! each way to end has its answer, that memory has its bound, and that those who wait are never forgotten nor in the way.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
 use journeyman::testing::{Syncs, TestRunner};
 use journeyman::{CallError, Cause, Found, JobEnd, JobId, Limits, Policy};
-use support::{HOUR, Log, MINUTE, SECOND, Step, runner, task, tasks};
+
+use crate::jobs::{HOUR, Log, MINUTE, SECOND, Step, runner, task, tasks};
 
 async fn stored(t: &TestRunner<Log>, script: &[Step]) -> JobId {
     t.jobs().enqueue(task("a", script)).await.unwrap().id()

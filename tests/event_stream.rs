@@ -1,14 +1,11 @@
 //! What happened, as a stream. Proves that only durable facts are told, in the order of their records, to whom they concern;
 //! that a listener who falls behind hears how many he lost and slows nobody; and that the stream ends with the runner.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use futures_util::StreamExt;
 use journeyman::testing::Syncs;
 use journeyman::{BreakerState, Cause, End, Event, EventFilter, Events, Happened, Health, Limits};
-use support::{HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks, touchy};
+
+use crate::jobs::{HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks, touchy};
 
 /// What has been told so far.
 fn told(events: &mut Events) -> Vec<Event> {

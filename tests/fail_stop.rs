@@ -1,15 +1,12 @@
 //! The end of a journal and the death of an actor, where the runner is not to reopen by itself: what waited hears that nobody knows, later calls that nothing is
 //! available, nothing is acknowledged any more, and what was acknowledged is there at the next open.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::future::IntoFuture;
 
 use journeyman::testing::{Syncs, TestRunner};
 use journeyman::{CallError, EnqueueError, Health, Limits};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
 
 #[actix::test]
 async fn a_failed_sync_ends_the_journal_and_no_sync_follows() {

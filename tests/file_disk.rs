@@ -1,8 +1,6 @@
 //! Proves what the real disk promises of its directory: private, locked while it is open and no longer, never somebody
 //! else's, never through a link, and the very bytes that the disk in memory has.
 
-mod support;
-
 use std::env;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -13,8 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use journeyman_core::disk::{DirError, Disk, DiskFile, FileDisk, MemDisk};
 use journeyman_core::journal::{JournalLimits, RecoverError};
-use support::{batch, image, journal, pipe, read, segment};
 use tempfile::{TempDir, tempdir};
+
+use crate::support::children::in_children;
+use crate::support::{batch, image, journal, pipe, read, segment};
 
 const LOCK: &str = "journeyman.lock";
 const LIMITS: JournalLimits = JournalLimits { segment_bytes: 2000, batch_bytes: 1 << 20 };
@@ -86,13 +86,8 @@ fn a_sync_gets_as_far_as_the_kernel_and_its_refusal_is_told() {
 /// The umask is one for the whole process, so each is tried in a process of its own.
 #[test]
 fn directories_and_files_are_private_whatever_the_umask() {
-    let Ok(mask) = env::var("JOURNEYMAN_TEST_UMASK") else {
-        for mask in ["0", "18", "63"] {
-            let child = myself("directories_and_files_are_private_whatever_the_umask", "JOURNEYMAN_TEST_UMASK", mask);
-            passed(&child);
-        }
-        return;
-    };
+    let name = "file_disk::directories_and_files_are_private_whatever_the_umask";
+    let Some(mask) = in_children(name, &["0", "18", "63"]) else { return };
     let dir = temp();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask.parse().expect("a number")));
     let path = dir.path().join("made/on/the/way");
@@ -125,7 +120,7 @@ fn a_directory_is_open_once_in_a_process() {
     drop(opened(dir.path()));
     let recovery = read(opened(dir.path())).expect("an empty journal").1;
     assert!(matches!(FileDisk::open(dir.path()), Err(DirError::Locked { .. })), "a recovery keeps it");
-    let writer = recovery.into_journal(LIMITS, support::SALT);
+    let writer = recovery.into_journal(LIMITS, crate::support::SALT);
     assert!(matches!(FileDisk::open(dir.path()), Err(DirError::Locked { .. })), "a journal keeps it");
     writer.seal().expect("there is nothing to seal");
     drop(opened(dir.path()));
@@ -152,7 +147,7 @@ fn a_closed_directory_is_free_at_once_while_other_threads_start_processes() {
 
 #[test]
 fn a_directory_is_open_in_one_process_and_a_killed_one_leaves_no_lock() {
-    let name = "a_directory_is_open_in_one_process_and_a_killed_one_leaves_no_lock";
+    let name = "file_disk::a_directory_is_open_in_one_process_and_a_killed_one_leaves_no_lock";
     let variable = "JOURNEYMAN_TEST_LOCK";
     if let Ok(order) = env::var(variable) {
         let (order, path) = order.split_once(' ').expect("what to do, and where");
@@ -297,7 +292,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777
 }
 
-fn files_in(dir: &Path) -> support::Image {
+fn files_in(dir: &Path) -> crate::support::Image {
     let entries = fs::read_dir(dir).expect("it lists").map(|entry| entry.expect("it lists"));
     entries.map(|entry| (entry.file_name().into_string().expect("text"), fs::read(entry.path()).expect("a file"))).collect()
 }

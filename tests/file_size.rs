@@ -1,11 +1,13 @@
-//! A limit to the size of files, as `ulimit -f` or `LimitFSIZE=` set it, is an error of the disk and not the end of the process. One
-//! test, as the limit is of the whole process.
+//! A limit to the size of files, as `ulimit -f` or `LimitFSIZE=` set it, is an error of the disk and not the end of the process. In
+//! a process of its own, as the limit is of the whole process.
 
 use std::time::Duration;
 
 use journeyman::{Cx, EnqueueError, Job, JobResult, Runner};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
+
+use crate::support::children::in_children;
 
 #[derive(Serialize, Deserialize)]
 struct Idle;
@@ -22,6 +24,9 @@ impl Job for Idle {
 
 #[tokio::test]
 async fn a_file_that_may_not_grow_fails_the_journal_and_not_the_process() {
+    if in_children("file_size::a_file_that_may_not_grow_fails_the_journal_and_not_the_process", &["a limit"]).is_none() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let runner = Runner::open(dir.path().join("jobs")).register::<Idle>().start().await.unwrap();
     let jobs = runner.jobs();

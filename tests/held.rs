@@ -1,14 +1,11 @@
 //! Jobs that this build cannot run: of a kind that nobody registered, or with a payload that no longer decodes. They are
 //! held and visible, can be cancelled, never end by themselves, never block others, and run once a build understands them.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use journeyman::{Cancelled, Cx, EnqueueError, Job, JobResult, JobState, PayloadCodec, Runner};
 use journeyman_core::disk::MemDisk;
 use serde::{Deserialize, Serialize};
-use support::{DAY, HOUR, MINUTE, SECOND};
+
+use crate::jobs::{DAY, HOUR, MINUTE, SECOND};
 
 macro_rules! job {
     ($name:ident, $kind:literal, $version:literal, $codec:expr, {$($field:ident: $type:ty),*}) => {

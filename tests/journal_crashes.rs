@@ -2,15 +2,14 @@
 //! every call of a whole life (first open, append, rotation, recovery, seal, append), and of what was not synced there
 //! survives nothing, all, the last write alone, any part of it, or what chance picks; and every call fails once.
 
-mod support;
-
 use std::ops::Range;
 
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, RecoverError, RotateError};
-use support::disks::{Crashed, Failing, Recorded};
-use support::sim::{EIO, Fault, Kind, SimDisk, Still, Work};
-use support::{Image, batch, disk_of, image, journal, read, seed};
+
+use crate::support::disks::{Crashed, Failing, Recorded};
+use crate::support::sim::{EIO, Fault, Kind, SimDisk, Still, Work};
+use crate::support::{Image, batch, disk_of, image, journal, read, seed};
 
 #[test]
 fn whatever_survives_a_crash_after_any_call_holds_every_acknowledged_batch() {
@@ -108,7 +107,7 @@ fn a_batch_whose_sync_failed_is_written_again_before_it_is_believed() {
 
     let (found, recovery) = read(disk.clone()).expect("it can still be read");
     assert_eq!(found.len(), 2);
-    let mut next = recovery.into_journal(SMALL, support::SALT);
+    let mut next = recovery.into_journal(SMALL, crate::support::SALT);
     next.append(batch(3, 1, vec![3; 10])).expect("memory takes it");
     disk.crash();
     let (found, _) = read(disk).expect("a sound journal");
@@ -239,7 +238,7 @@ fn open(disk: &(impl Disk + Clone + 'static), known: &mut Known) -> Journal {
     };
     known.agrees(&found, "reopened");
     known.maybe.truncate(found.len() - known.acked.len());
-    recovery.into_journal(SMALL, support::SALT)
+    recovery.into_journal(SMALL, crate::support::SALT)
 }
 
 /// What was known after each call.

@@ -1,17 +1,14 @@
 //! Job types that changed since their jobs were stored: a new name, a new version. Proves that what an older build wrote runs
 //! in a newer one, that what cannot be understood is held without a trace of its data, and that names are never ambiguous.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use journeyman::{Configured, Cx, Job, JobEnd, JobId, JobResult, JobState, PayloadCodec, Policy, Query, Runner, StartError, Stored};
 use journeyman_core::disk::MemDisk;
 use serde::{Deserialize, Serialize};
-use support::{HOUR, MINUTE, SECOND};
+
+use crate::jobs::{HOUR, MINUTE, SECOND};
 
 /// To whom letters went.
 type Sent = Arc<Mutex<Vec<String>>>;

@@ -1,13 +1,11 @@
 //! Permits and passes: after ten thousand attempts that end in every possible way, pool and breakers are back to full.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
 use journeyman::{BreakerState, Policy};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task, task_for, tasks, touchy};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task, task_for, tasks, touchy};
+use crate::panics::silence;
 
 const ENDS: [Step; 12] = [
     Step::Ok,
@@ -33,7 +31,7 @@ async fn a_permit_and_a_pass_never_leak() {
     let policy = Policy::default().attempts(3).base(SECOND).timeout(2 * SECOND).deadline(MINUTE);
     let (mut cancels, mut stops, mut round) = (0, 0, 0);
     // Without a panic's report for each of thousands.
-    std::panic::set_hook(Box::new(|_| {}));
+    let silence = silence(|_| true);
     while log.total() < 10_000 {
         round += 1;
         let jobs = t.jobs();
@@ -59,7 +57,7 @@ async fn a_permit_and_a_pass_never_leak() {
             stops += 1;
         }
     }
-    let _ = std::panic::take_hook();
+    drop(silence);
     t.run_until_idle(DAY).await.unwrap();
     let stats = t.jobs().stats();
     println!("{} attempts of {} jobs, {cancels} cancels, {stops} stops: {stats:?}", log.total(), round * 40);

@@ -1,12 +1,9 @@
 //! Jobs page by page. Proves that pages together hold each job once, whatever comes and goes between them, that filters mean
 //! what they say, and that no call looks at more than its share.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use journeyman::{JobId, JobState, Jobs, Query, StateFilter};
-use support::{HOUR, Log, SECOND, Step, runner, task, task_for, tasks, touchy};
+
+use crate::jobs::{HOUR, Log, SECOND, Step, runner, task, task_for, tasks, touchy};
 
 async fn ids(jobs: &Jobs, query: Query) -> Vec<String> {
     let (mut ids, mut query) = (Vec::new(), query);

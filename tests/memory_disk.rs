@@ -1,12 +1,11 @@
 //! Proves that the disk in memory forgets at a crash exactly what was not synced: the other crash tests stand on it.
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use journeyman_core::disk::{Disk, DiskFile, MemDisk};
 use quickcheck::{Arbitrary, Gen};
-use support::{Image, holds, image};
+
+use crate::support::{Image, holds, image};
 
 #[test]
 fn a_crash_leaves_what_was_synced_and_nothing_else() {

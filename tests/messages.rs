@@ -1,10 +1,6 @@
 //! A program that speaks in messages only. Proves that the actor answers as the handle does, within the same bounds; that
 //! subscribers are kept weakly and slow nobody; and that who goes away frees his place.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +9,8 @@ use journeyman::protocol::{Cancel, Enqueue, EnqueueAll, Get, Health, JobsActor, 
 use journeyman::{
     BreakerState, CallError, Cancelled, Cx, EnqueueError, Event, EventFilter, Found, Happened, Job, JobEnd, JobResult, Limits, Query,
 };
-use support::{HOUR, Log, MINUTE, SECOND, Step, Task, runner, task, task_for, tasks};
+
+use crate::jobs::{HOUR, Log, MINUTE, SECOND, Step, Task, runner, task, task_for, tasks};
 
 fn of(name: &str, script: &[Step]) -> Enqueue {
     Enqueue::of(task(name, script))

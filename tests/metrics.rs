@@ -1,17 +1,14 @@
 //! What a recorder is told. Proves that each metric has its name, unit and description, counts what happened, and says nothing
 //! private in its labels.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use journeyman::testing::Syncs;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-use support::{HOUR, Log, MINUTE, Step, task, task_for, tasks, touchy};
+
+use crate::jobs::{HOUR, Log, MINUTE, Step, task, task_for, tasks, touchy};
 
 /// Keeps all that it is told, by the name of the metric and its labels.
 #[derive(Clone, Default)]

@@ -1,14 +1,11 @@
 //! What each answer of a job comes to: done, retried, rejected, deferred, and the answers that are none, a panic and a hang.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
 use journeyman::{Cause, Cx, Failure, Job, JobResult, JobState, Policy, Runner, Target};
 use serde::{Deserialize, Serialize};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, Task, runner, task, tasks};
 
 #[actix::test]
 async fn a_failure_is_retried_after_its_backoff() {
@@ -153,7 +150,7 @@ async fn the_policy_of_the_call_goes_before_the_registration_and_that_before_the
     let shared = log.clone();
     let t = Runner::in_memory()
         .context(move || std::future::ready(Ok::<_, std::convert::Infallible>(shared.clone())))
-        .register_with::<support::Task>(Policy::default().attempts(2).base(SECOND))
+        .register_with::<Task>(Policy::default().attempts(2).base(SECOND))
         .test()
         .await
         .unwrap();

@@ -1,8 +1,6 @@
 //! Proves the laws of the state machine over random acts, times that jump both ways, and restarts: what a replay comes
 //! to is what was live, and an act that does not fit changes nothing.
 
-mod support;
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -13,7 +11,8 @@ use journeyman_core::record::Malformed;
 use journeyman_core::store::{FoldError, OpenError};
 use journeyman_core::{Attempt, Cause, End, Epoch, Fault, Key, Op, Options, Queue, Record, Seq, Span, Ticket, Time, record};
 use quickcheck::{Arbitrary, Gen};
-use support::{Act, Edgy, Pick, SALT, WIDE, batch, holds, job, key_of, open, segment};
+
+use crate::support::{Act, Edgy, Pick, SALT, WIDE, batch, holds, job, key_of, open, segment};
 
 const CASES: u64 = 300;
 
@@ -303,7 +302,7 @@ fn an_epoch_only_rises_and_changes_nothing_else() {
 /// Without this, the laws above might hold because nothing ever happens.
 #[test]
 fn random_acts_reach_every_change_and_every_misfit() {
-    let mut source = Gen::from_size_and_seed(100, support::seed());
+    let mut source = Gen::from_size_and_seed(100, crate::support::seed());
     let mut seen = HashSet::new();
     for _ in 0..CASES {
         every_step(&Vec::arbitrary(&mut source), |step| {

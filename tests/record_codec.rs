@@ -1,15 +1,14 @@
 //! Proves that a record comes back from its bytes as it was, and that any other bytes give an error or a record, never a
 //! panic, a read beyond the slice, or a reservation that the bytes do not pay for.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use journeyman_core::record::{LARGEST_END, Malformed, decode, encode};
 use journeyman_core::{Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Record, Seq, Target, Ticket, Time};
 use quickcheck::{Arbitrary, Gen};
-use support::{Edgy, Hostile, holds};
+
+use crate::support::{Edgy, Hostile, holds};
 
 const CASES: u64 = 1000;
 

@@ -12,6 +12,8 @@ use journeyman::testing::{Syncs, TestRunner};
 use journeyman::{CallError, Configured, Cx, EnqueueError, Health, Job, JobEnd, JobResult, Jobs, Limits, Policy, Receipt, Runner, Target};
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::seed;
+
 /// A job that takes so long and notes that it ran.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Work {
@@ -443,11 +445,4 @@ async fn a_read_only_runner_stops_in_order() {
     t.crash_and_reopen().await.unwrap();
     assert_eq!(t.shutdown(Duration::from_secs(5)).await.unwrap().pending, 1);
     assert_eq!(t.jobs().enqueue(work("more", 1)).await, Err(EnqueueError::ShuttingDown));
-}
-
-/// The seed of this run: given by `JOURNEYMAN_SEED`, else 0; printed, so that a failure can be had again.
-fn seed() -> u64 {
-    let seed = std::env::var("JOURNEYMAN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    println!("JOURNEYMAN_SEED={seed}");
-    seed
 }

@@ -1,13 +1,12 @@
 //! Proves that the schedule, with all its indexes, says exactly what a list of tickets and a linear scan would say:
 //! which ticket is next, what is held and why, and when to look again.
 
-mod support;
-
 use journeyman_core::schedule::{Entry, Gate, Hold, Schedule, Wake};
 use journeyman_core::time::Now;
 use journeyman_core::{Kind, Target, Ticket, Time};
 use quickcheck::{Arbitrary, Gen};
-use support::{Edgy, holds, kind_of, target_of};
+
+use crate::support::{Edgy, holds, kind_of, target_of};
 
 const CASES: u64 = 1500;
 

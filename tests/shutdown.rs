@@ -1,15 +1,12 @@
 //! The orderly stop: what runs may end, what does not is deferred and spends nothing, nobody's acknowledged job is lost at
 //! any instant of it.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
 use journeyman::testing::Syncs;
 use journeyman::{CallError, EnqueueError, Policy};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, seed, task, task_for, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, seed, task, task_for, tasks};
 
 #[actix::test]
 async fn what_runs_may_end_within_the_drain() {

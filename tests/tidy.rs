@@ -114,6 +114,24 @@ const CANNOT_FAIL: [(&str, &str); 2] = [
     ("src/record.rs", r#".expect("records are plain data")"#),
 ];
 
+/// What the top level of the repository holds besides hidden names and `target`. What a program that was run there has left behind is
+/// soon committed.
+const TOP_LEVEL: [&str; 13] = [
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "actors",
+    "docs",
+    "examples",
+    "fuzz",
+    "rustfmt.toml",
+    "src",
+    "tests",
+];
+
 /// Read from top to bottom in one go, also by somebody new.
 const LONGEST_FILE: usize = 600;
 
@@ -211,6 +229,39 @@ fn no_file_names_a_place_on_somebodys_machine() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_top_level_holds_what_it_is_to_hold_and_nothing_else() {
+    let entries = fs::read_dir(env!("CARGO_MANIFEST_DIR")).expect("it lists");
+    let names = entries.map(|entry| entry.expect("it lists").file_name().into_string().expect("names are text"));
+    let mut names: Vec<_> = names.filter(|name| !name.starts_with('.') && name != "target").collect();
+    names.sort();
+    assert_eq!(names, TOP_LEVEL);
+}
+
+/// Cargo looks for no tests by itself here: a file that is a module of no program would never be run.
+#[test]
+fn every_file_of_tests_belongs_to_a_program() {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("there is one");
+    let programs: Vec<&str> = manifest.split("[[test]]\nname = \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let files = texts("tests");
+    let text_of = |program: &str| files.iter().find(|(path, _)| *path == format!("tests/{program}.rs")).map_or("", |(_, text)| text);
+    let modules: Vec<&str> = programs
+        .iter()
+        .flat_map(|program| text_of(program).lines())
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+        .collect();
+    let wrong: Vec<_> = files
+        .iter()
+        .filter_map(|(path, _)| {
+            let name = path.strip_prefix("tests/")?.strip_suffix(".rs")?;
+            let name = name.strip_suffix("/mod").unwrap_or(name);
+            (!name.contains('/') && !programs.contains(&name) && !modules.contains(&name)).then_some(path)
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(programs.len() > 1 && modules.len() > 20, "there is something to look at: {programs:?}, {modules:?}");
 }
 
 /// Rules that find nothing may be blind.

@@ -2,8 +2,6 @@
 //! it gives exactly its whole batches, and with any one of its bits flipped it gives a typed error that names the place,
 //! or a reported torn tail and all that was proved.
 
-mod support;
-
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -11,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use journeyman_core::Seq;
 use journeyman_core::disk::{Disk, DiskFile, MemDisk};
 use journeyman_core::journal::{Batch, RecoverError, Recovery};
-use support::figures::held;
-use support::{WIDE, batch, image, journal, segment};
+
+use crate::support::figures::held;
+use crate::support::{WIDE, batch, image, journal, segment};
 
 #[test]
 fn a_journal_cut_at_any_byte_is_its_longest_beginning_of_whole_batches() {

@@ -1,15 +1,12 @@
 //! The whole walk on the virtual clock: from enqueue to an end, with its order, its keys, its delays, its cancels, and what
 //! a crash leaves of it. Proves that an acknowledged job is never lost and an unacknowledged one never half there.
 
-#[path = "support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
 use journeyman::testing::Syncs;
 use journeyman::{Cancelled, Cause, EnqueueError, JobState, Policy};
-use support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, tasks};
+
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, tasks};
 
 #[actix::test]
 async fn a_job_goes_the_whole_way() {

@@ -11,10 +11,10 @@ use journeyman_core::journal::RecoverError;
 use journeyman_core::record;
 use journeyman_core::store::OpenError;
 
+use super::{FRAME_HEADER, LIMITS, SEGMENT_HEADER, frames, goes_on, killed, last_of, open, refused, segment, states, with};
 use crate::kit::{Life, Place, Rig, kinds};
 use crate::support::disks::{Call, Failing, Recorded};
 use crate::support::{Image, disk_of, image, seed};
-use crate::{FRAME_HEADER, LIMITS, SEGMENT_HEADER, frames, goes_on, killed, last_of, open, refused, segment, states, with};
 
 #[test]
 fn d2_what_was_acknowledged_is_there_when_the_power_goes_at_once() {

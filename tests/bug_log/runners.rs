@@ -49,7 +49,7 @@ async fn d35_a_start_on_a_damaged_directory_fails_once_each_time_and_changes_not
     first.jobs().enqueue(task("a", &[Step::Ok])).delay(HOUR).await.unwrap();
     first.jobs().enqueue(task("b", &[Step::Ok])).delay(HOUR).await.unwrap();
     first.shutdown(SECOND).await.unwrap();
-    let segment = dir.path().join(crate::segment(1));
+    let segment = dir.path().join(super::segment(1));
     let mut bytes = fs::read(&segment).unwrap();
     bytes[200] ^= 1;
     fs::write(&segment, &bytes).unwrap();

@@ -7,9 +7,9 @@ use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::RecoverError;
 use journeyman_core::{Op, Queue};
 
+use super::{LIMITS, open, short};
 use crate::kit::{Kind, Life, PHASES, Place, Rig, kinds, run, run_to};
 use crate::support::{disk_of, image, seed, segment};
-use crate::{LIMITS, open, short};
 
 /// Two snapshots and a journal behind them.
 fn two_snapshots(kind: Kind) -> (Place, Queue) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use journeyman_core::disk::MemDisk;
 use journeyman_core::{Job, Op, Seq, Time};
 
+use super::{LIMITS, SEGMENT_HEADER, frames, goes_on, killed, last_of, open, segment, short, states, with};
 use crate::kit::{Life, Rig};
 use crate::support::{disk_of, image, job};
-use crate::{LIMITS, SEGMENT_HEADER, frames, goes_on, killed, last_of, open, segment, short, states, with};
 
 #[test]
 fn d10_a_tail_whose_middle_was_never_synced_is_not_believed() {

@@ -8,8 +8,8 @@ use journeyman::protocol::{Cancel, Enqueue, EnqueueAll, Get, JobsActor, List, Ou
 use journeyman::testing::{Syncs, TestRunner};
 use journeyman::{CallError, Cancelled, EnqueueError, Found, JobEnd, JobId, Limits, Query};
 
-use crate::support::{HOUR, Log, MINUTE, SECOND, Step, task_for, tasks};
-use crate::{all_is_there, runner};
+use super::{all_is_there, runner};
+use crate::jobs::{HOUR, Log, MINUTE, SECOND, Step, task_for, tasks};
 
 fn of(name: &str, step: Step) -> Enqueue {
     Enqueue::of(task_for("t", name, &[step]))

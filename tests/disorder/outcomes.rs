@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use journeyman::testing::{Syncs, TestRunner};
 use journeyman::{Cancelled, Event, EventFilter, Events, Happened, JobEnd, JobId, JobState, Policy, Seq};
 
-use crate::support::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task_for};
-use crate::{CAPACITY, all_is_there, once, runner, store, trip};
+use super::{CAPACITY, all_is_there, once, runner, store, trip};
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task_for};
 
 /// The attempts that have begun since this was last asked, by the records of their Selects.
 fn attempts(events: &mut Events) -> Vec<(JobId, Seq)> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use journeyman::{Cancelled, Cx, Event, EventFilter, Health, Job, JobResult, JobState, Policy, Runner};
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Log, MINUTE, SECOND, Step, Task, task};
+use crate::jobs::{Log, MINUTE, SECOND, Step, Task, task};
 
 static LET_GO: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 

@@ -8,8 +8,8 @@ use journeyman::testing::TestRunner;
 use journeyman::{BreakerState, Cx, Job, JobResult, JobState, PayloadCodec, Policy, Target};
 use serde::{Deserialize, Serialize};
 
-use crate::support::{DAY, HOUR, Log, MINUTE, SECOND, Step, task_for, tasks, touchy};
-use crate::{CAPACITY, all_is_there, breaker, once, runner, store, trip};
+use super::{CAPACITY, all_is_there, breaker, once, runner, store, trip};
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, task_for, tasks, touchy};
 
 /// When the next job is let through, counted from when the probe is over.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use journeyman::BreakerState;
 
-use crate::support::{Log, MINUTE, SECOND, Step, touchy};
-use crate::{all_is_there, breaker, once, runner, runner_with, store, trip};
+use super::{all_is_there, breaker, once, runner, runner_with, store, trip};
+use crate::jobs::{Log, MINUTE, SECOND, Step, touchy};
 
 #[actix::test]
 async fn a_success_from_before_the_opening_closes_nothing() {

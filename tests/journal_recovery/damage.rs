@@ -4,10 +4,10 @@ use journeyman_core::Epoch;
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{Batch, RecoverError};
 
+use super::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, damage, filled_with, firsts, seal_frame, seal_frame_at, seal_header, still, with};
 use crate::support::disks::Failing;
 use crate::support::figures::held;
 use crate::support::{Edgy, Image, WIDE, batch, disk_of, holds, image, journal, read, segment};
-use crate::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, damage, filled_with, firsts, seal_frame, seal_frame_at, seal_header, still, with};
 
 #[test]
 fn any_other_order_of_segments_is_damage_and_stays_as_it_is() {

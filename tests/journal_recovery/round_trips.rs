@@ -4,8 +4,8 @@ use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::{AppendError, Batch, JournalLimits, ROOM_TO_BEGIN};
 use journeyman_core::{Epoch, Seq};
 
+use super::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, filled, next_of};
 use crate::support::{Image, WIDE, batch, holds, image, journal, read, segment};
-use crate::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, filled, next_of};
 
 #[test]
 fn what_was_appended_is_read_back_in_order_over_many_lives() {

@@ -4,10 +4,10 @@ use journeyman_core::Seq;
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{AppendError, Torn};
 
+use super::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, damage, filled, first_of, firsts, still, with};
 use crate::support::disks::Failing;
 use crate::support::figures::held;
 use crate::support::{SALT, WIDE, batch, disk_of, image, journal, read, segment};
-use crate::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, damage, filled, first_of, firsts, still, with};
 
 #[test]
 fn an_unproved_last_batch_is_carried_into_the_next_segment_and_the_old_file_stays() {

@@ -12,8 +12,8 @@ use journeyman::{
 };
 use journeyman_core::disk::{Disk, DiskFile};
 
-use crate::PATIENCE;
-use crate::book::{ATTEMPTS, Act, Book, Errand};
+use super::PATIENCE;
+use super::book::{ATTEMPTS, Act, Book, Errand};
 use crate::support::sim::{Plan, SimDisk};
 
 /// The simulated disk, and what decides what it keeps at a crash.

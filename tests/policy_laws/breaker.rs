@@ -7,7 +7,7 @@ use journeyman_core::breaker::{Breaker, Pass, Position, Refused, Verdict};
 use journeyman_core::{Circuit, Span, Time};
 use quickcheck::{Arbitrary, Gen};
 
-use crate::CASES;
+use super::CASES;
 use crate::support::{Edgy, holds};
 
 /// Opens at 3 failures within 100 ms, for 50 ms, with 2 probes.

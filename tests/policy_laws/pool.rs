@@ -3,7 +3,7 @@
 use journeyman_core::pool::{Permit, Pool};
 use quickcheck::{Arbitrary, Gen};
 
-use crate::CASES;
+use super::CASES;
 use crate::support::{Edgy, holds};
 
 #[test]

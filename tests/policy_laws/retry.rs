@@ -7,7 +7,7 @@ use journeyman_core::retry::{Budget, Outcome, Plan};
 use journeyman_core::{End, Options, Policy, Span, Time};
 use quickcheck::{Arbitrary, Gen};
 
-use crate::CASES;
+use super::CASES;
 use crate::support::{Edgy, holds};
 
 #[test]

@@ -12,9 +12,9 @@ use journeyman_core::queue::{Change, Misfit};
 use journeyman_core::{Attempt, End, Fault, Op, Queue, Record, Seq, Ticket, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::figure;
-use crate::support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, seed, task, tasks};
-use crate::{once, patient};
+use super::{once, patient};
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, seed, task, tasks};
+use crate::support::figures::figure;
 
 /// faktory#99, good_job#922, sidekiq#3400: a job that kills the process is run for ever, and others never.
 #[actix::test]

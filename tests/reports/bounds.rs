@@ -10,9 +10,9 @@ use journeyman::{EnqueueError, JobEnd, JobId, JobState, Limits, Policy, Query};
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::{Codec, Job, Key, Op, Options, Queue, Record, Seq, Ticket, Time};
 
-use crate::figures::figure;
-use crate::support::{DAY, Log, MINUTE, SECOND, Step, runner, seed, task, task_for, tasks};
-use crate::{patient, small};
+use super::{patient, small};
+use crate::jobs::{DAY, Log, MINUTE, SECOND, Step, runner, seed, task, task_for, tasks};
+use crate::support::figures::figure;
 
 /// What the files hold, without the zeros that are laid ahead of the writer: with segments this small they would be most of it.
 fn bytes_on(disk: &MemDisk) -> u64 {

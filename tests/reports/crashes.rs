@@ -10,9 +10,9 @@ use journeyman::{Cancelled, Cx, EnqueueError, Failure, Health, Job, JobResult, L
 use journeyman_core::disk::{Disk, MemDisk};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::figure;
-use crate::support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, seed, task, tasks};
-use crate::{patient, small};
+use super::{patient, small};
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, seed, task, tasks};
+use crate::support::figures::figure;
 
 fn segments(disk: &MemDisk) -> Vec<String> {
     let mut names: Vec<String> = disk.list().unwrap().into_iter().filter(|name| name.ends_with(".segment")).collect();

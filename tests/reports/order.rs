@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use journeyman::{JobState, Policy};
 
-use crate::figures::figure;
-use crate::support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks, touchy};
-use crate::{once, patient};
+use super::{once, patient};
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks, touchy};
+use crate::support::figures::figure;
 
 /// sidekiq#3012, #3889: a million jobs are due in one second, and nothing else gets a turn. Scaled down; the queue is watched
 /// through its gauge of due tickets that are held, which is all of them here, as their target is down.

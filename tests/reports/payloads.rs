@@ -9,8 +9,8 @@ use journeyman::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::support::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
-use crate::{once, small};
+use super::{once, small};
+use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
 
 macro_rules! letter {
     ($name:ident, $type:ty) => {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use journeyman::{Cx, Failure, Health, Job, JobResult, Policy, Runner};
 use serde::{Deserialize, Serialize};
 
-use crate::support::{HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
-use crate::{once, patient};
+use super::{once, patient};
+use crate::jobs::{HOUR, Log, MINUTE, SECOND, Step, runner, task, task_for, tasks};
 
 /// apalis-sqlite#58, solid_queue#751: a worker stops fetching without a word, and the process looks healthy.
 #[actix::test]

@@ -6,7 +6,7 @@ use journeyman::{JobEnd, JobState, Policy};
 use journeyman_core::retry::{Outcome, Plan};
 use journeyman_core::{Span, Time};
 
-use crate::support::{HOUR, Log, MINUTE, SECOND, Step, runner, task};
+use crate::jobs::{HOUR, Log, MINUTE, SECOND, Step, runner, task};
 
 /// river#698: an overflow from attempt 310 on; others raise to a power without a look.
 #[test]

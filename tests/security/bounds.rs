@@ -13,9 +13,10 @@ use journeyman_core::disk::MemDisk;
 use journeyman_core::{Cause, Codec, Fault, Key, Op, Options, Queue, Record, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::children::in_children;
 use crate::jobs::{DAY, HOUR, Log, MINUTE, Step, task, task_for, tasks};
 use crate::kit::{Life, Rig};
+use crate::panics::silence;
+use crate::support::children::in_children;
 use crate::support::figures::{figure, held};
 
 /// A list in a list in a list, in JSON or in postcard.
@@ -155,7 +156,7 @@ impl Job for Talkative {
 
 #[actix::test]
 async fn s2_the_text_of_a_fault_is_cut_and_what_is_stored_of_it_is_bounded() {
-    std::panic::set_hook(Box::new(|_| {}));
+    let silence = silence(|_| true);
     let mut t = Runner::in_memory().register::<Talkative>().test().await.unwrap();
     for panics in [false, true] {
         let id = t.jobs().enqueue(Talkative(panics)).await.unwrap().id();
@@ -166,7 +167,7 @@ async fn s2_the_text_of_a_fault_is_cut_and_what_is_stored_of_it_is_bounded() {
             t.crash_and_reopen().await.unwrap();
         }
     }
-    let _ = std::panic::take_hook();
+    drop(silence);
     let fault = Fault::new(Cause::Failed, "x".repeat(1 << 20));
     let mut bytes = Vec::new();
     let op =
@@ -205,7 +206,7 @@ fn resident_bytes() -> u64 {
 
 #[test]
 fn s4_a_flood_against_a_disk_that_stands_still_is_bounded_in_memory_and_answered_with_a_type() {
-    let name = "bounds::s4_a_flood_against_a_disk_that_stands_still_is_bounded_in_memory_and_answered_with_a_type";
+    let name = "security::bounds::s4_a_flood_against_a_disk_that_stands_still_is_bounded_in_memory_and_answered_with_a_type";
     // Memory is that of a whole process.
     if in_children(name, &["a flood"]).is_some() {
         actix_rt::System::new().block_on(flood());

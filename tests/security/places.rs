@@ -12,9 +12,9 @@ use journeyman_core::store::OpenError;
 use rustix::fs::{CWD, FileType, Mode};
 use tempfile::tempdir;
 
-use crate::children::in_children;
 use crate::jobs::{Log, Step, Task, task};
 use crate::kit::{Kind, LIMITS, Life, Place, kinds};
+use crate::support::children::in_children;
 use crate::support::figures::held;
 use crate::support::{batch, journal, read, segment};
 
@@ -35,7 +35,7 @@ fn all_below(dir: &Path) -> Vec<PathBuf> {
 /// A whole run with compactions, under the umasks that give all and nothing: the umask is one for the whole process.
 #[test]
 fn s5_every_file_of_a_full_run_is_its_owners_alone_whatever_the_umask() {
-    let name = "places::s5_every_file_of_a_full_run_is_its_owners_alone_whatever_the_umask";
+    let name = "security::places::s5_every_file_of_a_full_run_is_its_owners_alone_whatever_the_umask";
     let Some(mask) = in_children(name, &["0", "18", "63"]) else { return };
     let dir = tempdir().expect("a directory for this test");
     rustix::process::umask(Mode::from_raw_mode(mask.parse().expect("a number")));

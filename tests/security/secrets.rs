@@ -16,9 +16,9 @@ use metrics::{Counter, Gauge, Histogram, Key as MetricKey, KeyName, Metadata, Re
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::children::in_children;
 use crate::jobs::{DAY, HOUR, MINUTE, SECOND, touchy};
 use crate::kit::{Life, Rig, has_sled};
+use crate::support::children::in_children;
 use crate::support::figures::held;
 use crate::support::{SALT, disk_of, image, read};
 
@@ -249,7 +249,7 @@ macro_rules! show {
 
 #[test]
 fn s6_a_canary_in_payload_key_and_meta_is_shown_nowhere() {
-    let name = "secrets::s6_a_canary_in_payload_key_and_meta_is_shown_nowhere";
+    let name = "security::secrets::s6_a_canary_in_payload_key_and_meta_is_shown_nowhere";
     // The loggers are those of a whole process.
     if in_children(name, &["the life of jobs"]).is_none() {
         return;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng;
 
-use crate::kit::{Played, SCRIPTS, Script, play};
+use super::kit::{Played, SCRIPTS, Script, play};
 use crate::support::figures::{figure, held};
 use crate::support::program::{Known, Program, Step, known_at};
 use crate::support::seed;

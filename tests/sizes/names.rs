@@ -7,6 +7,8 @@ use journeyman::testing::TestRunner;
 use journeyman::{Configured, Cx, EnqueueError, Job, JobResult, Limits, PayloadCodec, Runner, StartError, Target};
 use serde::{Deserialize, Serialize};
 
+use crate::support::figures::held;
+
 const MIB: usize = 1 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
 /// What a record takes beside the payload and the names, by its own reckoning.
@@ -88,7 +90,7 @@ async fn a_record_at_its_limit_is_stored_and_comes_back_and_one_of_a_byte_more_i
             tries += 1;
         }
     }
-    crate::figures::held("F23", tries, "records at their limit");
+    held("F23", tries, "records at their limit");
 }
 
 #[actix::test]

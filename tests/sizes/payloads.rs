@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::figures::held;
+use crate::support::figures::held;
 use journeyman::testing::TestRunner;
 use journeyman::{Cx, EnqueueError, Job, JobResult, Limits, PayloadCodec, Runner};
 use journeyman_core::disk::Disk;

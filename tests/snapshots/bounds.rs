@@ -9,8 +9,8 @@ use journeyman_core::journal::JournalLimits;
 use journeyman_core::snapshot::PlainStore;
 use journeyman_core::{Op, Queue, Record, Time};
 
-use crate::kit::{Life, Place, Rig, kinds, run};
-use crate::round_trips::write;
+use super::kit::{Life, Place, Rig, kinds, run};
+use super::round_trips::write;
 use crate::support::job;
 
 /// beanstalkd#43: one old ticket that never ends kept every later file.

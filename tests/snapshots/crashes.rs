@@ -7,9 +7,9 @@ use journeyman_core::compaction::Progress;
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::JournalLimits;
 
-use crate::kit::{Life, PHASES, Place, Rig, kinds, memory, run_to};
+use super::kit::{Life, PHASES, Place, Rig, kinds, run_to};
 use crate::support::disks::{Crashed, Failing, Recorded};
-use crate::support::{Image, image};
+use crate::support::{Image, disk_of, image};
 
 #[test]
 fn one_killed_in_any_phase_loses_nothing_and_the_next_gets_through() {
@@ -44,7 +44,7 @@ fn whatever_survives_a_crash_after_any_call_of_a_compaction_holds_everything() {
     let mut states = 0;
     for calls in from..=recorded.calls() {
         for files in every_cut(&recorded.crashed_after(calls)) {
-            assert_eq!(Rig::plain(memory(&files)).queue(), queue, "after call {calls}");
+            assert_eq!(Rig::plain(disk_of(&files)).queue(), queue, "after call {calls}");
             states += 1;
         }
     }
@@ -66,7 +66,7 @@ fn a_crash_in_the_life_after_a_crash_loses_nothing_either() {
             life.compact();
             for calls in (0..=again.calls()).step_by(3) {
                 for files in nothing_and_all(&again.crashed_after(calls)) {
-                    let found = Rig::plain(memory(&files)).queue();
+                    let found = Rig::plain(disk_of(&files)).queue();
                     assert!(found == life.queue || calls < led && found == queue, "after call {calls}");
                     states += 1;
                 }

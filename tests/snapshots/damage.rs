@@ -11,7 +11,7 @@ use journeyman_core::snapshot::SnapshotError;
 use journeyman_core::store::OpenError;
 use journeyman_core::{Queue, Seq};
 
-use crate::kit::{Kind, Life, Place, Rig, kinds, run};
+use super::kit::{Kind, Life, Place, Rig, kinds, run};
 use crate::support::disks::Failing;
 use crate::support::figures::{figure, held};
 use crate::support::{image, seed, segment};
@@ -73,7 +73,7 @@ fn the_next_compaction_takes_the_place_of_a_damaged_snapshot() {
         let (older, newest) = seqs(&place);
         spoil(&place, newest);
         let rig = place.rig();
-        let mut life = Life::quiet(&rig, crate::kit::LIMITS);
+        let mut life = Life::quiet(&rig, super::kit::LIMITS);
         assert_eq!(life.queue, queue);
         life.lead().expect("the disk takes it");
         let compacted = life.compact();
@@ -270,7 +270,7 @@ fn the_segment_behind_a_snapshot_must_begin_where_that_ends() {
 fn a_segment_that_rots_under_a_compaction_ends_it_and_nothing_is_deleted() {
     let disk = MemDisk::default();
     let rig = Rig::plain(disk.clone());
-    let mut life = Life::with(&rig, JournalLimits { segment_bytes: 4096, ..crate::kit::LIMITS });
+    let mut life = Life::with(&rig, JournalLimits { segment_bytes: 4096, ..super::kit::LIMITS });
     life.busy(20);
     life.compact();
     life.busy(20);

@@ -8,8 +8,8 @@ use journeyman_core::journal::{Boundary, Salt};
 use journeyman_core::snapshot::{Draft, Loading, PlainStore, SnapshotError, SnapshotStore};
 use journeyman_core::{Attempt, Cause, Codec, End, Fault, Job, Key, Op, Options, Queue, Record, Seq, Span, Ticket, Time};
 
-use crate::kit::{Life, Rig};
-use crate::round_trips::{CHUNK, META, sum_up, write};
+use super::kit::{Life, Rig};
+use super::round_trips::{CHUNK, META, sum_up, write};
 use crate::support::image;
 
 #[test]

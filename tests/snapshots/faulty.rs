@@ -11,7 +11,7 @@ use journeyman_core::compaction::Progress;
 use journeyman_core::snapshot::{ChunkSink, ChunkSource, Finished, SnapshotError, SnapshotStore, Verified};
 use journeyman_core::store::OpenError;
 
-use crate::kit::{Life, Place, Rig, kinds};
+use super::kit::{Life, Place, Rig, kinds};
 
 #[test]
 fn after_any_call_of_the_store_that_failed_once_nothing_is_lost_and_the_next_try_succeeds() {
@@ -101,11 +101,11 @@ fn what_is_in_the_place_of_a_draft_is_swept_away_or_is_an_error_of_the_disk() {
         life.busy(4);
         let store = place.rig().snapshots();
         let draft = place.dir.path().join(store.name(life.queue.last()) + ".tmp");
-        let in_the_way = if kind == crate::kit::Kind::Sled { fs::write(&draft, b"") } else { fs::create_dir(&draft) };
+        let in_the_way = if kind == super::kit::Kind::Sled { fs::write(&draft, b"") } else { fs::create_dir(&draft) };
         in_the_way.expect("it is made");
         let answer = life.try_to_compact();
-        assert_eq!(answer.is_ok(), kind == crate::kit::Kind::Sled, "{kind:?}: {answer:?}");
-        assert_eq!(draft.exists(), kind == crate::kit::Kind::Plain);
+        assert_eq!(answer.is_ok(), kind == super::kit::Kind::Sled, "{kind:?}: {answer:?}");
+        assert_eq!(draft.exists(), kind == super::kit::Kind::Plain);
         assert_eq!(place.rig().queue(), life.queue);
     }
 }

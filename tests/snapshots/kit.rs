@@ -279,7 +279,3 @@ pub(crate) fn run_to(compaction: &mut Compaction, phase: Phase) {
 
 pub(crate) const PHASES: [Phase; 6] =
     [Phase::Loading, Phase::Folding, Phase::Writing, Phase::Verifying, Phase::Publishing, Phase::Sweeping];
-
-pub(crate) fn memory(files: &Image) -> MemDisk {
-    crate::support::disk_of(files)
-}

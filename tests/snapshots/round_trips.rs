@@ -11,7 +11,7 @@ use journeyman_core::journal::{AppendError, Batch, Boundary, RotateError, Rotate
 use journeyman_core::snapshot::{Draft, Loading, PlainStore, SnapshotError, SnapshotStore};
 use journeyman_core::{Epoch, Op, Options, Queue, Record, Time};
 
-use crate::kit::{Kind, LIMITS, Life, Place, Rig, has_sled, kinds, run, run_to};
+use super::kit::{Kind, LIMITS, Life, Place, Rig, has_sled, kinds, run, run_to};
 use crate::support::disks::Failing;
 use crate::support::{Act, holds, image, job};
 

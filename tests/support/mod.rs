@@ -1,9 +1,9 @@
 //! What the tests of the core share: the seed of every random test, generators of times, hostile texts and whole lives of
 //! a queue, and journals in memory. Proves nothing by itself.
 
-// Every test file compiles this module for itself and uses its own part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each program of tests uses a part of it")]
 
+pub(crate) mod children;
 pub(crate) mod disks;
 pub(crate) mod figures;
 pub(crate) mod program;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use journeyman_core::journal::JournalLimits;
 use journeyman_core::{Cause, Codec, Fault, Job, Key, Kind as JobKind, Op, Options, Target, Ticket, Time};
 
+use super::{Answer, flip, name, tool, used};
 use crate::kit::{Kind, Life, Place, kinds};
-use crate::{Answer, flip, name, tool, used};
 
 fn seqs(answer: &Answer) -> Vec<u64> {
     answer.out.lines().map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect()

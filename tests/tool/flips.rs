@@ -10,14 +10,14 @@ use journeyman_core::salvage::{Salvage, SalvageError};
 use journeyman_core::snapshot::PlainStore;
 use journeyman_core::store::Store;
 
+use super::{Used, all_of, flip, tool, used};
 use crate::kit::{Kind, kinds};
 use crate::support::figures::{figure, held};
 use crate::support::{Image, disk_of, image};
-use crate::{Used, all_of, flip, tool, used};
 
 fn image_of(used: &Used) -> Image {
     let files = crate::kit::below(used.path());
-    files.into_iter().map(|path| (crate::name(&path), std::fs::read(&path).unwrap())).collect()
+    files.into_iter().map(|path| (super::name(&path), std::fs::read(&path).unwrap())).collect()
 }
 
 fn inspect(disk: &MemDisk) -> Inspection {

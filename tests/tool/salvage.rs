@@ -12,9 +12,9 @@ use journeyman_core::store::Store;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::verify::{needs_a_newer_reader, unread};
+use super::{Answer, Used, change, flip, json, name, tool, used};
 use crate::kit::{Kind, kinds};
-use crate::verify::{needs_a_newer_reader, unread};
-use crate::{Answer, Used, change, flip, json, name, tool, used};
 
 /// What was saved, where the rest of it lies, and what was said.
 struct Saved {

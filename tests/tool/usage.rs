@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use journeyman_core::disk::FileDisk;
 
+use super::{tool, used};
 use crate::kit::Kind;
-use crate::{tool, used};
 
 const COMMANDS: [(&str, &[&str]); 3] = [("verify", &[]), ("dump", &[]), ("salvage", &["--to", "never-made"])];
 

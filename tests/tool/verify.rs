@@ -7,8 +7,8 @@ use std::sync::Arc;
 use journeyman_core::disk::FileDisk;
 use journeyman_core::store::Store;
 
+use super::{Answer, Used, change, flip, json, name, tool, used};
 use crate::kit::{Kind, kinds};
-use crate::{Answer, Used, change, flip, json, name, tool, used};
 
 /// The answer, which must agree with a start: one that would end well, or would be refused with the same words.
 fn verify(used: &Used) -> Answer {
@@ -113,7 +113,7 @@ fn a_missing_segment_is_told() {
     let segments = used.segments();
     fs::remove_file(&segments[1]).unwrap();
     wrong(&used, 1, &[&name(&segments[1]), "expected this segment, which", "it is missing", "cannot be read"]);
-    let first = crate::used(Kind::Plain, 0, 8);
+    let first = super::used(Kind::Plain, 0, 8);
     fs::remove_file(&first.segments()[0]).unwrap();
     wrong(&first, 1, &[&name(&segments[0]), "expected this segment, which", "it is missing"]);
 }
@@ -157,7 +157,7 @@ fn when_all_snapshots_are_damaged_each_is_named() {
 #[test]
 fn a_snapshot_of_another_directory_is_none_of_this_journal() {
     let used = used(Kind::Plain, 1, 6);
-    let other = crate::used(Kind::Plain, 1, 7);
+    let other = super::used(Kind::Plain, 1, 7);
     let foreign = other.snapshots().pop().unwrap();
     fs::copy(&foreign, used.path().join(name(&foreign))).unwrap();
     let answer = verify(&used);

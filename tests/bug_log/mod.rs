@@ -55,24 +55,17 @@
 //! writes are tried under the real program), and 41 has no smaller form than 2 and 24.
 
 mod files;
-#[path = "../support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod jobs;
-#[path = "../snapshots/kit.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod kit;
 mod runners;
 mod snapshots;
-#[path = "../support/mod.rs"]
-mod support;
 mod tails;
 
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::JournalLimits;
 use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{Queue, record};
-use kit::{Life, Rig};
-use support::{Image, disk_of, image, segment};
+
+use crate::kit::{Life, Rig};
+use crate::support::{Image, disk_of, image, segment};
 
 /// Several segments, some dozen batches in each.
 const LIMITS: JournalLimits = JournalLimits { segment_bytes: 8 << 10, batch_bytes: 1 << 20 };
@@ -101,13 +94,13 @@ fn short(mut files: Image) -> Image {
 }
 
 fn open(files: &Image) -> Result<Store, OpenError> {
-    support::open(&disk_of(files))
+    crate::support::open(&disk_of(files))
 }
 
 /// What the error says, when it does not open. The files are as they were.
 fn refused(files: &Image) -> String {
     let disk = disk_of(files);
-    let answer = support::open(&disk).map(|store| store.queue.last());
+    let answer = crate::support::open(&disk).map(|store| store.queue.last());
     assert!(image(&disk) == *files, "an open touches nothing");
     match answer {
         Err(error) => error.to_string(),
@@ -118,7 +111,7 @@ fn refused(files: &Image) -> String {
 /// The state after each batch, the empty one first.
 fn states(files: &Image) -> Vec<Queue> {
     let mut states = vec![Queue::default()];
-    for batch in support::read(disk_of(files)).expect("it is sound").0 {
+    for batch in crate::support::read(disk_of(files)).expect("it is sound").0 {
         let mut queue = states.last().cloned().unwrap_or_default();
         let mut rest = &batch.body[..];
         while !rest.is_empty() {

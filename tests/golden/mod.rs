@@ -3,14 +3,9 @@
 //! format, reads the same.
 //!
 //! A new directory, and until 0.1.0 is released a deliberate change of the format, is cut by `JOURNEYMAN_GOLDEN=cut cargo test --test
-//! golden`; the changelog says why. Of the mebibyte of zeros behind the last frame of a segment only a few bytes are kept.
+//! runner golden::`; the changelog says why. Of the mebibyte of zeros behind the last frame of a segment only a few bytes are kept.
 
 mod cut;
-#[path = "../snapshots/kit.rs"]
-#[allow(dead_code)]
-mod kit;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,8 +21,9 @@ use journeyman_core::disk::FileDisk;
 use journeyman_core::queue::Phase;
 use journeyman_core::store::Store;
 use serde::{Deserialize, Serialize};
-use support::figures::held;
 use tempfile::TempDir;
+
+use crate::support::figures::held;
 
 /// The directories, each for what is in it.
 const NAMES: [&str; 8] = ["unused", "fresh", "every-op", "rotated", "torn", "sealed", "plain-snapshots", "sled-snapshot"];
@@ -36,12 +32,12 @@ const NAMES: [&str; 8] = ["unused", "fresh", "every-op", "rotated", "torn", "sea
 fn every_golden_directory_opens_to_the_state_beside_it() {
     let mut opened = 0;
     for (name, copy) in copies() {
-        let before = kit::below(copy.path()).into_iter().map(|path| fs::read(path).expect("it reads")).collect::<Vec<_>>();
+        let before = crate::kit::below(copy.path()).into_iter().map(|path| fs::read(path).expect("it reads")).collect::<Vec<_>>();
         let disk = Arc::new(FileDisk::open(copy.path()).expect("it is ours"));
         let store = Store::open(disk.clone(), &*journeyman::snapshots::store(copy.path(), disk)).expect("it opens");
         assert!(store.passed_over.is_empty(), "{name}: {:?}", store.passed_over);
         store.queue.check();
-        let after = kit::below(copy.path()).into_iter().map(|path| fs::read(path).expect("it reads")).collect::<Vec<_>>();
+        let after = crate::kit::below(copy.path()).into_iter().map(|path| fs::read(path).expect("it reads")).collect::<Vec<_>>();
         assert!(before == after, "{name}: opening changes nothing");
         let state = format!("snapshot {:?}, torn {}\n{}", store.snapshot, store.recovery.torn().is_some(), state(&store.queue));
         expected(&name, "state.txt", &state);
@@ -106,13 +102,13 @@ fn copies() -> Vec<(String, TempDir)> {
         Ok(other) => panic!("JOURNEYMAN_GOLDEN is {other:?}, not \"cut\""),
         Err(_) => {}
     });
-    let readable = NAMES.into_iter().filter(|name| kit::has_sled() || !name.starts_with("sled"));
+    let readable = NAMES.into_iter().filter(|name| crate::kit::has_sled() || !name.starts_with("sled"));
     readable.map(|name| (name.to_owned(), copy(&root().join(name)))).collect()
 }
 
 fn copy(from: &Path) -> TempDir {
     let to = tempfile::tempdir().expect("there is a place for temporary files");
-    for path in kit::below(from) {
+    for path in crate::kit::below(from) {
         let place = to.path().join(path.strip_prefix(from).expect("it is within"));
         fs::create_dir_all(place.parent().expect("it has one")).expect("there is room");
         fs::copy(&path, place).expect("there is room");

@@ -3,12 +3,7 @@
 
 mod dump;
 mod flips;
-#[path = "../snapshots/kit.rs"]
-#[allow(dead_code)]
-mod kit;
 mod salvage;
-#[path = "../support/mod.rs"]
-mod support;
 mod usage;
 mod verify;
 
@@ -18,8 +13,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use journeyman_core::Queue;
-use kit::{Kind, Life, Place};
 use tempfile::TempDir;
+
+use crate::kit::{Kind, Life, Place};
 
 /// A directory that a runner has used and closed.
 struct Used {
@@ -139,7 +135,8 @@ fn tool(dir: &Path, command: &str, more: &[&str]) -> Answer {
 type Everything = BTreeMap<PathBuf, (Vec<u8>, [i64; 6])>;
 
 fn all_of(dir: &Path) -> Everything {
-    let mut all: Everything = kit::below(dir).into_iter().map(|path| (path.clone(), (fs::read(&path).unwrap(), about(&path)))).collect();
+    let mut all: Everything =
+        crate::kit::below(dir).into_iter().map(|path| (path.clone(), (fs::read(&path).unwrap(), about(&path)))).collect();
     all.insert(dir.to_owned(), (Vec::new(), about(dir)));
     all
 }

@@ -27,13 +27,6 @@
 //! | b43 | results that fill the memory (bullmq#366) | no results are kept. Ends and their faults are b43 |
 //! | b50 | arguments encrypted twice on a retry (good_job#1620) | no encryption. The bytes of each attempt are b50 |
 
-#[path = "../support/figures.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod figures;
-#[path = "../support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 mod attempts;
 mod bounds;
 mod crashes;
@@ -45,7 +38,8 @@ mod waits;
 use std::time::Duration;
 
 use journeyman::{Limits, Policy};
-use support::DAY;
+
+use crate::jobs::DAY;
 
 /// Bounds that are reached with little: a segment of 64 KiB, a compaction each 256 KiB.
 fn small() -> Limits {

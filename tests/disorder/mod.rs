@@ -1,10 +1,6 @@
 //! Things that come in the wrong order, twice, too late or never: verdicts, probes, outcomes and messages. Proves for each that
 //! it ends as it should, and that afterwards no unit of the pool and no place of a breaker is missing or there twice.
 
-#[path = "../support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 mod messages;
 mod outcomes;
 mod outlived;
@@ -13,7 +9,8 @@ mod verdicts;
 
 use journeyman::testing::TestRunner;
 use journeyman::{BreakerState, Circuit, JobId, Policy, TargetInfo};
-use support::{DAY, Log, MINUTE, SECOND, Step, task_for, tasks, touchy};
+
+use crate::jobs::{DAY, Log, MINUTE, SECOND, Step, task_for, tasks, touchy};
 
 /// Units of the pool in all tests here.
 const CAPACITY: u32 = 8;

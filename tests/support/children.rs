@@ -4,7 +4,7 @@
 use std::env;
 use std::process::Command;
 
-/// Runs the rest of the test `name` once in a child for each value. True in the child, with its value in the variable.
+/// Runs the rest of the test `name`, with its modules, once in a child for each value. True in the child, with its value in the variable.
 pub(crate) fn in_children(name: &str, values: &[&str]) -> Option<String> {
     if let Ok(value) = env::var(VARIABLE) {
         return Some(value);

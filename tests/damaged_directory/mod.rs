@@ -3,8 +3,6 @@
 //! other journals, records of a later release. Nothing foreign is ever applied, and nothing is touched.
 
 mod sound;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 
@@ -13,8 +11,9 @@ use journeyman_core::journal::RecoverError;
 use journeyman_core::snapshot::SnapshotError;
 use journeyman_core::store::{FoldError, OpenError};
 use sound::{HEADER, Sound, frames, open, relink, seal_body, seal_frame, seal_meta};
-use support::figures::{figure, held};
-use support::seed;
+
+use crate::support::figures::{figure, held};
+use crate::support::seed;
 
 #[test]
 fn any_bit_of_any_file_is_named_reported_stood_in_for_or_not_needed() {

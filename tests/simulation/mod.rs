@@ -6,5 +6,3 @@ mod crashes;
 mod faults;
 mod kit;
 mod runs;
-#[path = "../support/mod.rs"]
-mod support;

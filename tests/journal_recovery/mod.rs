@@ -3,13 +3,12 @@
 
 mod damage;
 mod round_trips;
-#[path = "../support/mod.rs"]
-mod support;
 mod tails;
 
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{Batch, Journal, JournalLimits, RecoverError, Salt};
-use support::{Image, SALT, batch, disk_of, image, read, segment};
+
+use crate::support::{Image, SALT, batch, disk_of, image, read, segment};
 
 /// One batch of some hundred bytes fits into a segment, two do not.
 const NARROW: JournalLimits = JournalLimits { segment_bytes: 700, batch_bytes: 1 << 20 };

@@ -19,15 +19,6 @@
 
 mod backup;
 mod bounds;
-mod children;
-#[path = "../support/runner.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod jobs;
-#[path = "../snapshots/kit.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod kit;
 mod places;
 mod secrets;
 mod supply;
-#[path = "../support/mod.rs"]
-mod support;

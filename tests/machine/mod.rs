@@ -6,18 +6,18 @@
 
 mod book;
 mod life;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::{Duration, Instant};
 
 use life::Life;
-use support::figures::{figure, held};
-use support::seed;
+
+use crate::panics::{Silence, silence};
+use crate::support::figures::{figure, held};
+use crate::support::seed;
 
 #[actix::test]
 async fn no_run_of_the_whole_machine_loses_a_job_or_runs_one_that_has_ended() {
-    silence_panics();
+    let _silence = silence_panics();
     let (first, runs) = (seed(), figure(400, 50_000));
     let mut sum = life::Told::default();
     let begun = Instant::now();
@@ -36,7 +36,7 @@ async fn no_run_of_the_whole_machine_loses_a_job_or_runs_one_that_has_ended() {
 
 #[actix::test]
 async fn a_run_replays_to_the_last_call_of_the_disk() {
-    silence_panics();
+    let _silence = silence_panics();
     let first = seed();
     for number in (0..8).map(|n| first.wrapping_add(n)) {
         let (one, other) = (Life::traced(number, 60).await, Life::traced(number, 60).await);
@@ -51,13 +51,8 @@ async fn a_run_replays_to_the_last_call_of_the_disk() {
 }
 
 /// The panics of jobs are told nowhere: there are thousands. Those of the test are.
-fn silence_panics() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        if info.payload().downcast_ref::<&str>() != Some(&book::TOLD) {
-            usual(info);
-        }
-    }));
+fn silence_panics() -> Silence {
+    silence(|info| info.payload().downcast_ref::<&str>() == Some(&book::TOLD))
 }
 
 const PATIENCE: Duration = Duration::from_secs(40 * 24 * 3600);

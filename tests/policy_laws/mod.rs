@@ -4,7 +4,5 @@
 mod breaker;
 mod pool;
 mod retry;
-#[path = "../support/mod.rs"]
-mod support;
 
 const CASES: u64 = 2000;
