@@ -14,7 +14,7 @@ use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{Attempt, Cause, End, Fault, Key, Op, Queue, Record, Seq, Ticket, Time, record};
 use tempfile::TempDir;
 
-use crate::support::{Image, job};
+use crate::support::job;
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
