@@ -150,6 +150,12 @@ macro_rules! name {
             }
         }
 
+        impl From<$name> for Arc<str> {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+
         impl From<String> for $name {
             fn from(text: String) -> Self {
                 Self(text.into())

@@ -168,6 +168,9 @@ pub enum Misfit {
     /// The record is not the next one.
     #[error("the record is not the next one")]
     OutOfOrder,
+    /// All tickets have been issued, or so it says on disk.
+    #[error("no number is left for another ticket")]
+    UsedUp,
 }
 
 impl Queue {
@@ -177,7 +180,7 @@ impl Queue {
     /// # Errors
     /// [`Misfit`], with the state as it was.
     pub fn step(&mut self, seq: Seq, now: Time, record: &Record) -> Result<Change, Misfit> {
-        if seq != self.last.next() {
+        if self.last.0.checked_add(1) != Some(seq.0) {
             return Err(Misfit::OutOfOrder);
         }
         let change = match record {
@@ -204,6 +207,9 @@ impl Queue {
     fn enqueue(&mut self, now: Time, due: Time, key: Option<&Key>, job: &Arc<Job>) -> Result<Change, Misfit> {
         if let Some(holder) = key.and_then(|key| self.holder(key, now)) {
             return Err(Misfit::Duplicate(holder));
+        }
+        if self.issued.next() == self.issued {
+            return Err(Misfit::UsedUp);
         }
         self.issued = self.issued.next();
         let ticket = self.issued;

@@ -36,6 +36,7 @@ mod machine;
 mod messages;
 mod metrics;
 mod outcomes;
+mod pace;
 mod reopening;
 mod reports;
 mod security;

@@ -47,27 +47,27 @@ pub(crate) fn describe() {
 }
 
 pub(crate) fn enqueued(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(ENQUEUED, "kind" => kind.as_str().to_owned()).increment(1));
+    with_metrics!((kind) => ::metrics::counter!(ENQUEUED, "kind" => label(kind)).increment(1));
 }
 
 pub(crate) fn ended(kind: &Kind, end: &'static str) {
-    with_metrics!((kind, end) => ::metrics::counter!(ENDED, "kind" => kind.as_str().to_owned(), "end" => end).increment(1));
+    with_metrics!((kind, end) => ::metrics::counter!(ENDED, "kind" => label(kind), "end" => end).increment(1));
 }
 
 pub(crate) fn requeued(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(REQUEUED, "kind" => kind.as_str().to_owned()).increment(1));
+    with_metrics!((kind) => ::metrics::counter!(REQUEUED, "kind" => label(kind)).increment(1));
 }
 
 pub(crate) fn deferred(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(DEFERRED, "kind" => kind.as_str().to_owned()).increment(1));
+    with_metrics!((kind) => ::metrics::counter!(DEFERRED, "kind" => label(kind)).increment(1));
 }
 
 pub(crate) fn attempt_began(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(ATTEMPTS, "kind" => kind.as_str().to_owned()).increment(1));
+    with_metrics!((kind) => ::metrics::counter!(ATTEMPTS, "kind" => label(kind)).increment(1));
 }
 
 pub(crate) fn attempt_ran(kind: &Kind, timer: &Timer) {
-    with_metrics!((kind, timer) => ::metrics::histogram!(ATTEMPT_SECONDS, "kind" => kind.as_str().to_owned()).record(timer.seconds()));
+    with_metrics!((kind, timer) => ::metrics::histogram!(ATTEMPT_SECONDS, "kind" => label(kind)).record(timer.seconds()));
 }
 
 pub(crate) fn breaker_moved(position: Position) {
@@ -99,6 +99,12 @@ pub(crate) fn health(health: &Health) {
         Health::Amber { .. } => 1.0,
         Health::Red { .. } => 2.0,
     }));
+}
+
+/// Shares the text.
+#[cfg(feature = "metrics")]
+fn label(kind: &Kind) -> ::metrics::SharedString {
+    ::metrics::SharedString::from_shared(kind.clone().into())
 }
 
 /// Measures how long something takes; nothing without the feature.

@@ -250,12 +250,15 @@ impl QueueActor {
             if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
                 self.writer.prove(now);
             }
-            let sets_out = !self.pace.is_gathering() && self.writer.flush(now);
-            if sets_out {
+            if !self.pace.is_gathering() && self.writer.flush(now) {
                 self.pace.set_out(&self.clock);
             }
-            // Those who found no place in it are taken in for the next.
-            if !self.intake.is_empty() && (sets_out || may_take_more) {
+            // Those who found no place in it are taken in for the next. Calls that store nothing fill no batch, and wait for none.
+            let is_empty = self.writer.is_empty();
+            if is_empty {
+                self.pace.all_aboard();
+            }
+            if !self.intake.is_empty() && (is_empty || may_take_more) {
                 self.request_turn_later(ctx);
             }
             self.watch_journal(now);

@@ -90,7 +90,9 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let proved = recovery.proved();
     let written = recovery.into_journal(JournalLimits { segment_bytes: limits.segment_bytes, batch_bytes: limits.batch_bytes }, salt);
 
-    let context = Context::<QueueActor>::new();
+    let mut context = Context::<QueueActor>::new();
+    // Every call has its place at the edge already: none waits for another one here.
+    context.set_mailbox_capacity(limits.calls);
     let queue = context.address();
     let journal = JournalActor::new(written, queue.clone().recipient(), base.status.clone(), clock.clone());
     let compactor = {

@@ -122,6 +122,11 @@ impl Writer {
         self.in_flight.map(|(_, since)| since)
     }
 
+    /// Whether the batch that is being filled holds nothing yet.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.filling.is_none()
+    }
+
     /// Whether nothing that this process decided is still on its way.
     pub(crate) const fn is_flushed(&self) -> bool {
         self.filling.is_none() && self.in_flight.is_none()

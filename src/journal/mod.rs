@@ -163,7 +163,7 @@ impl Journal {
             State::Writing(segment) if segment.header().first <= self.last => segment,
             State::Writing(_) | State::Unwritten(_) => return Ok(Rotated::Nothing),
         };
-        let number = segment.header().number + 1;
+        let number = segment.header().number.saturating_add(1);
         let draft = self.draft(number, self.last.next(), Some(segment.proved()), None).map_err(RotateError::Draft)?;
         self.state = State::Poisoned;
         self.state = State::Writing(self.publish(draft).map_err(RotateError::Failed)?);
@@ -195,7 +195,7 @@ impl Journal {
         let mut segment = match std::mem::replace(&mut self.state, State::Poisoned) {
             State::Writing(segment) if !self.is_full(&segment, &batch) => segment,
             State::Writing(full) => {
-                let number = full.header().number + 1;
+                let number = full.header().number.saturating_add(1);
                 self.create(number, batch.first, Some(full.proved()), None)?
             }
             State::Unwritten(tail) => {

@@ -119,6 +119,10 @@ impl Segment {
     /// Creates the file as a draft: the header, then `carried` if there is a batch that its predecessor could not prove. When
     /// this returns, all of it is durable, but nobody looks for it by that name.
     pub(super) fn draft(disk: &dyn Disk, header: Header, carried: Option<&Batch>) -> io::Result<Draft> {
+        if header.number == u64::MAX {
+            // A reader refuses it, as its successor could only take its place.
+            return Err(io::Error::other("no number is left for another segment"));
+        }
         let draft = format!("{}.tmp", name(header.number));
         let checksum = header.previous.map_or(0, |previous| previous.checksum);
         let file = disk.create(&draft)?;

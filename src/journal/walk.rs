@@ -67,6 +67,10 @@ impl Segments {
         let newest = names.keys().next_back().copied();
         let mut found = Self { files: Vec::new(), next: newest.unwrap_or(from.segment).saturating_add(1), torn: None };
         for (number, name) in names.into_iter().filter(|(number, _)| (from.segment.saturating_add(1)..=upto).contains(number)) {
+            // No sound journal comes so far; the next one would have to take its place.
+            if number == u64::MAX {
+                return Err(damaged(&name, 0, "a segment that another can follow"));
+            }
             // Of the newest all is needed: whether anything stands behind a torn header.
             let bytes = if upto == u64::MAX && Some(number) == newest { disk.read(&name) } else { disk.read_at(&name, 0, segment::HEADER) };
             match Header::read(&bytes.map_err(|source| RecoverError::Io { file: name.clone(), source })?) {

@@ -2,7 +2,7 @@
 
 use journeyman_core::Epoch;
 use journeyman_core::disk::MemDisk;
-use journeyman_core::journal::{Batch, RecoverError};
+use journeyman_core::journal::{Batch, RecoverError, RotateError, Salt};
 
 use super::{FRAME_HEADER, NARROW, SEGMENT_HEADER, body, damage, filled_with, firsts, seal_frame, seal_frame_at, seal_header, still, with};
 use crate::support::disks::Failing;
@@ -53,6 +53,36 @@ fn a_missing_segment_is_named() {
         files.remove(&segment(missing));
         assert_eq!(damage(&disk_of(&files)), (segment(missing), 0));
     }
+}
+
+#[test]
+fn a_segment_that_no_other_could_follow_is_damage_and_none_is_begun() {
+    let numbered = |number: u64| {
+        let mut bytes = image(&still(1))[&segment(1)].clone();
+        bytes[32..40].copy_from_slice(&number.to_le_bytes());
+        seal_header(&mut bytes);
+        Image::from([(segment(number), bytes)])
+    };
+    assert_eq!(damage(&disk_of(&numbered(u64::MAX))), (segment(u64::MAX), 0));
+
+    let files = numbered(u64::MAX - 1);
+    let disk = disk_of(&files);
+    let (found, recovery) = read(disk.clone()).expect("one could follow");
+    let mut journal = recovery.into_journal(WIDE, Salt(7));
+    let next = batch(found.last().expect("there is one").last().0 + 1, 1, body(1));
+    let failed = journal.append(next).expect_err("no number is left");
+    assert_eq!(failed.to_string(), "the journal could not be written: no number is left for another segment");
+    assert!(image(&disk) == files, "nothing takes the place of what is there");
+
+    let disk = disk_of(&numbered(u64::MAX - 2));
+    let (found, recovery) = read(disk.clone()).expect("two could follow");
+    let mut journal = recovery.into_journal(WIDE, Salt(7));
+    let next = found.last().expect("there is one").last().0 + 1;
+    journal.append(batch(next, 1, body(1))).expect("one number is left");
+    let before = image(&disk);
+    assert!(matches!(journal.rotate(), Err(RotateError::Draft(_))));
+    assert!(image(&disk) == before);
+    journal.append(batch(next + 1, 1, body(1))).expect("it goes on in the old one");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::{Boundary, Salt};
+use journeyman_core::queue::Misfit;
 use journeyman_core::snapshot::{Draft, Loading, PlainStore, SnapshotError, SnapshotStore};
 use journeyman_core::{Attempt, Cause, Codec, End, Fault, Job, Key, Op, Options, Queue, Record, Seq, Span, Ticket, Time};
 
@@ -258,6 +259,20 @@ fn after(ops: &[Op]) -> Queue {
 
 /// Makes a snapshot say something else.
 type Change = fn(&mut Snapshot);
+
+#[test]
+fn when_all_tickets_have_been_issued_none_is_issued_twice() {
+    let mut snapshot = Snapshot::of(&after(&[enqueue_job(None, job(1)), Op::Cancel { ticket: Ticket(1) }]));
+    assert_eq!(snapshot.entries.len(), 1, "facts alone");
+    let largest = [[0xff; 9].as_slice(), &[1]].concat();
+    // The tag, the last record and the epoch stay: as many were issued as there are numbers, and all were cancelled.
+    snapshot.change(0, |fields| *fields = [&fields[..3], &largest, &[0; 5], &largest].concat());
+    let mut queue = snapshot.load().expect("the counts agree");
+    let before = queue.clone();
+    let next = Record::Op(enqueue_job(None, job(1)));
+    assert_eq!(queue.step(queue.last().next(), Time(1), &next), Err(Misfit::UsedUp));
+    assert_eq!(queue, before);
+}
 
 /// A snapshot taken apart.
 struct Snapshot {

@@ -61,9 +61,13 @@ impl Pace {
     /// The batch has set out.
     pub(super) fn set_out(&mut self, clock: &Clock) {
         self.underway = Some(clock.stopwatch());
-        self.riders = 0;
         self.quiet_batches = if self.moves_attempts { 0 } else { self.quiet_batches.saturating_add(1) };
         self.moves_attempts = false;
+    }
+
+    /// Nobody waits for a batch that is still being filled.
+    pub(super) const fn all_aboard(&mut self) {
+        self.riders = 0;
     }
 
     /// Whether attempts come and go. One that runs for long is no reason to let callers wait.

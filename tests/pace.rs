@@ -1,0 +1,67 @@
+//! How many calls the queue takes in at once: jobs that come and go are not starved by a flood of calls, a flood is not slowed by one
+//! long job, and calls that store nothing wait for no batch.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use journeyman::testing::{Syncs, TestRunner};
+
+use crate::jobs::{DAY, HOUR, Log, SECOND, Step, runner, task};
+
+#[actix::test]
+async fn while_jobs_come_and_go_a_batch_carries_sixty_four_callers() {
+    let log = Log::default();
+    let t = slow(&log).await;
+    t.drive(t.jobs().enqueue(task("a", &[Step::Ok])).into_future(), SECOND).await.unwrap().unwrap();
+    let syncs = flood(&t, 1024).await;
+    println!("1024 callers while a job comes and goes: {syncs} syncs");
+    // Busy for three batches behind the end of the job; then all that is left rides in one.
+    assert!(syncs >= 4, "{syncs}");
+    assert_eq!(log.total(), 1, "it has run meanwhile");
+}
+
+#[actix::test]
+async fn one_long_job_is_no_reason_to_let_callers_wait() {
+    let log = Log::default();
+    let t = slow(&log).await;
+    t.drive(t.jobs().enqueue(task("long", &[Step::Sleep(3_600_000)])).into_future(), SECOND).await.unwrap().unwrap();
+    for _ in 0..4 {
+        t.drive(t.jobs().enqueue(task("later", &[Step::Ok])).delay(DAY).into_future(), SECOND).await.unwrap().unwrap();
+    }
+    let syncs = flood(&t, 1024).await;
+    println!("1024 callers beside a long job: {syncs} syncs");
+    assert!(syncs <= 3, "{syncs}");
+    assert_eq!(t.jobs().stats().running, 1);
+}
+
+#[actix::test]
+async fn calls_that_store_nothing_wait_for_no_batch() {
+    let log = Log::default();
+    let t = slow(&log).await;
+    let jobs = t.jobs();
+    let first = t.drive(jobs.enqueue(task("a", &[Step::Ok])).key("one").into_future(), SECOND).await.unwrap().unwrap();
+    let again = join_all((0..1000).map(|_| jobs.enqueue(task("a", &[Step::Ok])).key("one").into_future()));
+    let receipts = t.drive(again, SECOND).await.expect("all are answered");
+    assert!(receipts.into_iter().all(|receipt| receipt.is_ok_and(|receipt| receipt.id() == first.id() && !receipt.is_new())));
+    let cancels = join_all((0..1000).map(|_| jobs.cancel("0-77".parse().unwrap())));
+    let answers = t.drive(cancels, SECOND).await.expect("all are answered");
+    assert!(answers.into_iter().all(|answer| answer.is_ok()));
+}
+
+/// Each sync takes a millisecond.
+async fn slow(log: &Log) -> TestRunner<Log> {
+    let t = runner(log).await;
+    t.set_syncs(Syncs::After(Duration::from_millis(1)));
+    t
+}
+
+/// So many callers at once, each with a job for another day. Answers the syncs that they took.
+async fn flood(t: &TestRunner<Log>, callers: usize) -> u64 {
+    let jobs = t.jobs();
+    let before = jobs.stats().syncs;
+    let calls = join_all((0..callers).map(|_| jobs.enqueue(task("flood", &[Step::Ok])).delay(DAY).into_future()));
+    let answers = t.drive(calls, HOUR).await.expect("all are answered");
+    assert!(answers.iter().all(Result::is_ok));
+    jobs.stats().syncs - before
+}
