@@ -2,6 +2,8 @@
 //! each file of it says what it proves. `.ci/core-alone` builds this one without the actors.
 
 mod support;
+#[path = "support/used.rs"]
+mod used;
 
 mod damaged_directory;
 mod file_disk;
@@ -11,8 +13,11 @@ mod memory_disk;
 mod policy_laws;
 mod queue_laws;
 mod record_codec;
+mod salvaging;
 mod schedule_laws;
 mod scripts;
 mod simulation;
 mod snapshots;
 mod torn_and_flipped;
+
+use snapshots::kit;

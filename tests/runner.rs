@@ -8,6 +8,8 @@ mod kit;
 #[path = "support/panics.rs"]
 mod panics;
 mod support;
+#[path = "support/used.rs"]
+mod used;
 
 mod actor_faults;
 mod blocking;

@@ -6,5 +6,5 @@ mod crashes;
 mod damage;
 mod entries;
 mod faulty;
-mod kit;
+pub(crate) mod kit;
 mod round_trips;
