@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use journeyman::testing::{Syncs, TestRunner};
+use journeyman::{Jobs, Limits};
+use journeyman_core::disk::MemDisk;
 
-use crate::jobs::{DAY, HOUR, Log, SECOND, Step, runner, task};
+use crate::jobs::{DAY, HOUR, Log, SECOND, Step, runner, task, tasks};
 
 #[actix::test]
 async fn while_jobs_come_and_go_a_batch_carries_sixty_four_callers() {
     let log = Log::default();
     let t = slow(&log).await;
     t.drive(t.jobs().enqueue(task("a", &[Step::Ok])).into_future(), SECOND).await.unwrap().unwrap();
-    let syncs = flood(&t, 1024).await;
-    println!("1024 callers while a job comes and goes: {syncs} syncs");
+    let syncs = flood(&t, 256).await;
+    println!("256 callers while a job comes and goes: {syncs} syncs");
     // Busy for three batches behind the end of the job; then all that is left rides in one.
     assert!(syncs >= 4, "{syncs}");
     assert_eq!(log.total(), 1, "it has run meanwhile");
@@ -47,6 +49,36 @@ async fn calls_that_store_nothing_wait_for_no_batch() {
     let cancels = join_all((0..1000).map(|_| jobs.cancel("0-77".parse().unwrap())));
     let answers = t.drive(cancels, SECOND).await.expect("all are answered");
     assert!(answers.into_iter().all(|answer| answer.is_ok()));
+}
+
+#[actix::test]
+async fn a_stop_amid_callers_who_call_again_and_again_answers_all_of_them() {
+    let log = Log::default();
+    let runner = tasks(&log).start_on(MemDisk::default()).await.unwrap();
+    let producers: Vec<_> = (0..8).map(|_| actix_rt::spawn(calls_until_refused(runner.jobs()))).collect();
+    actix_rt::time::sleep(Duration::from_millis(200)).await;
+    let report = runner.shutdown(Duration::ZERO).await.unwrap();
+    let stored: u64 = join_all(producers).await.into_iter().map(|stored| stored.expect("no caller panics")).sum();
+    println!("{stored} jobs stored before the stop");
+    assert!(stored > 8 && report.pending == stored, "{} wait, {stored} were acknowledged", report.pending);
+}
+
+async fn calls_until_refused(jobs: Jobs) -> u64 {
+    let mut stored = 0;
+    while jobs.enqueue(task("again", &[Step::Ok])).delay(DAY).await.is_ok() {
+        stored += 1;
+    }
+    stored
+}
+
+#[actix::test]
+async fn calls_without_a_bound_are_a_bound_like_any_other() {
+    let log = Log::default();
+    let mut limits = Limits::default();
+    limits.calls = usize::MAX;
+    let t = tasks(&log).limits(limits).test().await.unwrap();
+    t.jobs().enqueue(task("a", &[Step::Ok])).await.unwrap();
+    t.run_until_idle(SECOND).await.unwrap();
 }
 
 /// Each sync takes a millisecond.

@@ -195,9 +195,10 @@ impl Ledger {
         book.tell(Over { ticket, attempt, seat });
     }
 
-    /// What is over since it was last asked.
-    pub(crate) fn take_over(&self) -> Vec<Over> {
-        mem::take(&mut self.book().over)
+    /// What is over since it was last asked; nothing for a queue that is not in office any more, as it is its successor's.
+    pub(crate) fn take_over(&self, reign: Reign) -> Vec<Over> {
+        let mut book = self.book();
+        if book.is_in_office(reign) { mem::take(&mut book.over) } else { Vec::new() }
     }
 
     /// Tells the queue of an end that no attempt has told.
@@ -410,6 +411,16 @@ mod tests {
         assert!(ledger.is_in_office(new) && !ledger.is_in_office(old));
         let unit = Units::new(pool.reserve(1).expect("a unit"), home);
         assert!(ledger.begin(old, Ticket(7), Attempt(Seq(8)), unit).is_err(), "a queue that was replaced starts nothing");
+    }
+
+    #[actix::test]
+    async fn a_queue_that_was_replaced_takes_nothing_of_its_successor() {
+        let ledger = Ledger::default();
+        let old = begin(&ledger);
+        assert!(ledger.may_run(NAME.0, NAME.1));
+        let (new, ..) = take_office(&ledger);
+        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        assert_eq!((ledger.take_over(old).len(), ledger.take_over(new).len(), ledger.take_over(new).len()), (0, 1, 0));
     }
 
     #[actix::test]

@@ -250,8 +250,8 @@ impl QueueActor {
             if !self.effects.is_empty() || !self.waiting_for_idle.is_empty() {
                 self.writer.prove(now);
             }
-            if !self.pace.is_gathering() && self.writer.flush(now) {
-                self.pace.set_out(&self.clock);
+            if !self.pace.is_gathering() {
+                self.flush(now);
             }
             // Those who found no place in it are taken in for the next. Calls that store nothing fill no batch, and wait for none.
             let is_empty = self.writer.is_empty();
@@ -286,7 +286,7 @@ impl QueueActor {
             // What takes the room is what an earlier process left, or the reserve of a snapshot that came too late. It goes by a
             // compaction, which wants a record to begin behind; and nothing else may ever be written, as all is refused.
             self.writer.begin_anew(now);
-            self.writer.flush(now);
+            self.flush(now);
         }
         self.compacting = true;
         self.links.compactor.do_send(Compact);
@@ -308,7 +308,7 @@ impl QueueActor {
         !self.stage.is_over()
     }
 
-    /// Releases what waited for the disk and has it now; tells how many answers were among it. A queue that cannot write tells what it
+    /// Releases what waited for the disk and has it now; tells how many answers to calls were among it. A queue that cannot write tells what it
     /// has read.
     fn release(&mut self, now: Now) -> usize {
         let mut answers = 0;
@@ -316,7 +316,7 @@ impl QueueActor {
         while self.is_in_office()
             && let Some((seq, effect)) = self.effects.pop(upto)
         {
-            answers += usize::from(matches!(effect, Effect::Answer(_)));
+            answers += usize::from(matches!(effect, Effect::Answer { is_of_a_call: true, .. }));
             self.perform(now, seq, effect);
         }
         if !self.starts.is_empty() {
@@ -367,7 +367,18 @@ impl QueueActor {
 
     /// Tells something when all that is decided now is on disk.
     fn answer(&mut self, answer: impl FnOnce() + 'static) {
-        self.effects.push(self.writer.queue().last(), Effect::Answer(Box::new(answer)));
+        self.effects.push(self.writer.queue().last(), Effect::Answer { answer: Box::new(answer), is_of_a_call: false });
+    }
+
+    /// The same to a call that was taken in.
+    fn answer_call(&mut self, answer: impl FnOnce() + 'static) {
+        self.effects.push(self.writer.queue().last(), Effect::Answer { answer: Box::new(answer), is_of_a_call: true });
+    }
+
+    fn flush(&mut self, now: Now) {
+        if self.writer.flush(now) {
+            self.pace.set_out(&self.clock);
+        }
     }
 
     /// The end of this queue: what waits hears that nobody knows, later calls that nothing is available.

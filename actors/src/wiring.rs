@@ -91,8 +91,8 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let written = recovery.into_journal(JournalLimits { segment_bytes: limits.segment_bytes, batch_bytes: limits.batch_bytes }, salt);
 
     let mut context = Context::<QueueActor>::new();
-    // Every call has its place at the edge already: none waits for another one here.
-    context.set_mailbox_capacity(limits.calls);
+    // Every call has its place at the edge already: none waits for another one here. A mailbox takes no number near the largest.
+    context.set_mailbox_capacity(limits.calls.min(MOST_UNPARKED));
     let queue = context.address();
     let journal = JournalActor::new(written, queue.clone().recipient(), base.status.clone(), clock.clone());
     let compactor = {
@@ -185,3 +185,6 @@ pub(crate) async fn worker<C: 'static>(blueprint: Blueprint<C>, base: Base) -> R
     };
     Ok(base.staff.launch("worker", |_| WorkerActor::new(shared)).recipient())
 }
+
+/// Calls that find room in the mailbox of the queue; beyond, they wait in front of it, at the price of a wake.
+const MOST_UNPARKED: usize = 1 << 20;

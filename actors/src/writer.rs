@@ -83,8 +83,10 @@ impl Writer {
     fn push(&mut self, now: Now, record: &Record) -> Result<(Seq, Change), Misfit> {
         let seq = self.queue.last().next();
         let epoch = self.lead.unwrap_or_default();
-        let batch = self.filling.get_or_insert_with(|| Batch { epoch, first: seq, count: 0, time: now.wall, body: Vec::new() });
-        let change = self.queue.step(seq, batch.time, record)?;
+        let time = self.filling.as_ref().map_or(now.wall, |batch| batch.time);
+        // Refused, it leaves no batch behind that would wait for records.
+        let change = self.queue.step(seq, time, record)?;
+        let batch = self.filling.get_or_insert_with(|| Batch { epoch, first: seq, count: 0, time, body: Vec::new() });
         record::encode(record, &mut batch.body);
         batch.count += 1;
         Ok((seq, change))

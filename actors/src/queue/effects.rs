@@ -17,13 +17,46 @@ use crate::metrics;
 pub(super) struct Effects(VecDeque<(Seq, Effect)>);
 
 pub(super) enum Effect {
-    Enqueued { ticket: Ticket, job: Arc<Job> },
-    Selected { ticket: Ticket, attempt: Attempt, job: Arc<Job>, unit: Units },
-    Completed { ticket: Ticket, attempt: Attempt, job: Arc<Job>, end: End, fault: Option<Fault> },
-    Requeued { ticket: Ticket, attempt: Attempt, job: Arc<Job>, due: Time, fault: Fault },
-    Deferred { ticket: Ticket, attempt: Attempt, job: Arc<Job>, due: Time },
-    Cancelled { ticket: Ticket, attempt: Option<Attempt>, job: Arc<Job> },
-    Answer(Box<dyn FnOnce()>),
+    Enqueued {
+        ticket: Ticket,
+        job: Arc<Job>,
+    },
+    Selected {
+        ticket: Ticket,
+        attempt: Attempt,
+        job: Arc<Job>,
+        unit: Units,
+    },
+    Completed {
+        ticket: Ticket,
+        attempt: Attempt,
+        job: Arc<Job>,
+        end: End,
+        fault: Option<Fault>,
+    },
+    Requeued {
+        ticket: Ticket,
+        attempt: Attempt,
+        job: Arc<Job>,
+        due: Time,
+        fault: Fault,
+    },
+    Deferred {
+        ticket: Ticket,
+        attempt: Attempt,
+        job: Arc<Job>,
+        due: Time,
+    },
+    Cancelled {
+        ticket: Ticket,
+        attempt: Option<Attempt>,
+        job: Arc<Job>,
+    },
+    Answer {
+        answer: Box<dyn FnOnce()>,
+        /// Whether it is that of a call that was taken in: its caller may have the next one at hand.
+        is_of_a_call: bool,
+    },
 }
 
 impl Effects {
@@ -110,7 +143,7 @@ impl QueueActor {
                 self.skews.forget(ticket);
                 self.has_ended(ticket, JobEnd::Cancelled);
             }
-            Effect::Answer(answer) => answer(),
+            Effect::Answer { answer, .. } => answer(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use actix::{AsyncContext, Context, Handler, Message};
 use journeyman_core::queue::Change;
 use journeyman_core::schedule::Wake;
-use journeyman_core::{JobId, Now, Op, Target};
+use journeyman_core::{JobId, Now, Op, Target, Ticket};
 
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, entry};
@@ -46,7 +46,7 @@ impl QueueActor {
         if let Some(full) = self.what_is_full(now, &jobs) {
             self.wants_room |= full == JOURNAL_BYTES;
             // Refusals reveal decided facts too: they wait like every answer.
-            return self.answer(move || {
+            return self.answer_call(move || {
                 reply.give(Err(EnqueueError::Full(full)));
                 drop(room);
             });
@@ -70,7 +70,7 @@ impl QueueActor {
             receipts.push(Receipt::new(JobId::of(ticket), seq));
             self.effects.push(seq, Effect::Enqueued { ticket, job });
         }
-        self.answer(move || {
+        self.answer_call(move || {
             reply.give(Ok(receipts));
             drop(room);
         });
@@ -86,6 +86,8 @@ impl QueueActor {
         let bytes: u64 = jobs.iter().map(|new| new.bytes).sum();
         let keys = jobs.iter().filter(|new| new.key.is_some()).count();
         let bounds = [
+            // Only a directory that somebody made up has come so far.
+            (!jobs.is_empty() && queue.was_issued(Ticket(u64::MAX - jobs.len() as u64)), "numbers of tickets"),
             (!jobs.is_empty() && queue.pending() + queue.running() + jobs.len() > limits.pending, "pending tickets"),
             (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
             (keys > 0 && queue.keys_left_at(now.wall, keys) + keys > limits.keys, "keys"),
@@ -135,7 +137,7 @@ impl QueueActor {
         } else {
             answer
         };
-        self.answer(move || {
+        self.answer_call(move || {
             reply.give(Ok(answer));
             drop(room);
         });

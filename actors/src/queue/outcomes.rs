@@ -118,11 +118,10 @@ impl Handler<Finished> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, _: Finished, ctx: &mut Context<Self>) {
-        // A queue that was replaced leaves them to the one in office.
-        if self.stage.is_over() || !self.is_in_office() {
+        if self.stage.is_over() {
             return;
         }
-        for Over { ticket, attempt, seat } in self.ledger.take_over() {
+        for Over { ticket, attempt, seat } in self.ledger.take_over(self.reign) {
             if let Returns::Now(units) = seat {
                 self.take_units(units);
                 self.bring_back(ticket);

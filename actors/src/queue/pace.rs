@@ -29,11 +29,11 @@ pub(super) struct Pace {
 impl Pace {
     /// How many calls this turn may take in.
     pub(super) const fn calls(&self) -> usize {
-        match self.is_busy() {
-            true if self.riders >= RIDERS => 0,
-            true => CALLS_WHILE_BUSY,
-            false => CALLS,
+        if !self.is_busy() {
+            return CALLS;
         }
+        let places = RIDERS.saturating_sub(self.riders);
+        if places < CALLS_WHILE_BUSY { places } else { CALLS_WHILE_BUSY }
     }
 
     /// A call was taken in.
