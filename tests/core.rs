@@ -6,6 +6,7 @@ mod support;
 mod used;
 
 mod damaged_directory;
+mod expired_keys;
 mod file_disk;
 mod journal_crashes;
 mod journal_recovery;
