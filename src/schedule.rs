@@ -13,7 +13,7 @@ use crate::time::{Now, Time};
 #[derive(Debug, Default)]
 pub struct Schedule {
     kinds: HashSet<Kind>,
-    /// A tree: a table would stand still for a second when it doubles with ten million tickets in it.
+    /// A tree: a table stands still when it doubles, for about a second with seven million tickets in it.
     places: BTreeMap<Ticket, Place>,
     steady: BTreeSet<(Time, Ticket)>,
     wall: BTreeSet<(Time, Ticket)>,

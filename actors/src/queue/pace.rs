@@ -1,6 +1,6 @@
 //! How many calls one turn takes in, and when the batch sets out. Both are about callers who answer an answer with their next call:
 //! a batch that waits a moment for them carries all of them instead of half, and one that is bounded by them leaves
-//! room for the jobs that run. What the bounds were chosen by is in `docs/benchmarks.md`.
+//! room for the jobs that run. Why these rules: `docs/decisions/0009-pace.md`.
 
 use std::cell::Cell;
 use std::rc::Rc;
