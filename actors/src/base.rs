@@ -13,7 +13,7 @@ use crate::events;
 use crate::jobs::Jobs;
 use crate::ledger::Ledger;
 use crate::line::Line;
-use crate::messages::{Drain, Quiet};
+use crate::messages::{Drain, Quiet, Reply};
 use crate::skews::Skews;
 use crate::status::{Condition, Status};
 use crate::supervisor::Supervisor;
@@ -103,10 +103,11 @@ impl Base {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let left = until.since(self.clock.now().steady);
+            let (reply, report) = Reply::new();
+            queue.do_send(Drain { patience: until.since(self.clock.now().steady), reply });
             tokio::select! {
                 biased;
-                report = queue.send(Drain { patience: left }) => match report {
+                report = report => match report {
                     Ok(report) => return Ok(report),
                     Err(_) => {
                         self.status.fail("the queue ended without an answer");

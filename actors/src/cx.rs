@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use journeyman_core::{Job, JobId};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::jobs::Jobs;
-use crate::ledger::Signals;
 use crate::messages::Seat;
 
 /// The surroundings of one attempt. Cheap to clone; stays on the thread of its attempt.
@@ -24,7 +24,7 @@ pub(crate) struct Running {
     pub id: JobId,
     pub number: u32,
     pub job: Arc<Job>,
-    pub signals: Signals,
+    pub cancelled: CancellationToken,
     pub draining: watch::Receiver<bool>,
     pub seat: Weak<Seat>,
     pub clock: Clock,
@@ -62,13 +62,13 @@ impl<C> Cx<C> {
 
     /// Ends when the job is cancelled. What the attempt does then is its own affair: it changes nothing any more.
     pub async fn cancelled(&self) {
-        self.attempt.signals.cancelled.cancelled().await;
+        self.attempt.cancelled.cancelled().await;
     }
 
     /// Whether the job has been cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.attempt.signals.cancelled.is_cancelled()
+        self.attempt.cancelled.is_cancelled()
     }
 
     /// Whether the runner is being stopped: a long job may want to come to an end, or answer with `Failure::defer`.

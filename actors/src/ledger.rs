@@ -3,6 +3,8 @@
 //! nothing.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::collections::btree_map::OccupiedEntry;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,16 +13,19 @@ use actix::Recipient;
 use journeyman_core::pool::Pool;
 use journeyman_core::retry::Outcome;
 use journeyman_core::{Attempt, End, Fault, Seq, Ticket, Time};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::messages::{Finished, Freed, Over, Returned, Returns, Units};
 
 /// The attempts of one process. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Ledger {
-    book: Arc<Mutex<Book>>,
+pub(crate) struct Ledger(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    book: Mutex<Book>,
     /// The number of the queue in office, or 0, to be read without the book: before each thing that a queue does.
-    in_office: Arc<AtomicU64>,
+    in_office: AtomicU64,
     /// Cut off is cut off: no attempt of this process begins afterwards.
     interrupted: CancellationToken,
 }
@@ -47,15 +52,6 @@ pub(crate) struct Office {
 /// The number of a queue in office. A queue that was replaced and does not know it yet has an old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reign(u64);
-
-/// What can be said to an attempt from outside.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Signals {
-    /// Its ticket was cancelled: it may finish, but need not.
-    pub cancelled: CancellationToken,
-    /// The drain is over: it is dropped at its next await.
-    pub interrupted: CancellationToken,
-}
 
 /// How an attempt ended.
 #[derive(Clone, Debug)]
@@ -106,7 +102,8 @@ struct Entry {
 
 enum Progress {
     Live {
-        signals: Signals,
+        /// Its ticket was cancelled: it may finish, but need not.
+        cancelled: CancellationToken,
         /// Whether the job has begun to run.
         begun: bool,
     },
@@ -123,7 +120,7 @@ impl Ledger {
         // The entries tell as much.
         book.over.clear();
         book.office = Some(office);
-        self.in_office.store(book.reigns, Ordering::Release);
+        self.0.in_office.store(book.reigns, Ordering::Release);
         for entry in book.entries.values_mut() {
             // On its way, perhaps on a thread that is stuck: it never will begin, as it is asked once more before it does.
             if matches!(entry.progress, Progress::Live { begun: false, .. }) {
@@ -144,12 +141,12 @@ impl Ledger {
 
     /// Nobody is in office any more: no attempt begins, and what ends waits here.
     pub(crate) fn leave_office(&self) {
-        self.in_office.store(0, Ordering::Release);
+        self.0.in_office.store(0, Ordering::Release);
         self.book().office = None;
     }
 
     pub(crate) fn is_in_office(&self, reign: Reign) -> bool {
-        self.in_office.load(Ordering::Acquire) == reign.0
+        self.0.in_office.load(Ordering::Acquire) == reign.0
     }
 
     /// Whether no other queue has taken office since.
@@ -167,16 +164,17 @@ impl Ledger {
         self.book().first.is_some_and(|first| attempt.0 >= first)
     }
 
-    /// Notes an attempt that is about to begin and occupies `unit`. Gives the unit back when another queue is in office.
-    pub(crate) fn begin(&self, reign: Reign, ticket: Ticket, attempt: Attempt, unit: Units) -> Result<Signals, Units> {
+    /// Notes an attempt that is about to begin and occupies `unit`; what it gets tells it that its ticket was cancelled. Gives the
+    /// unit back when another queue is in office.
+    pub(crate) fn begin(&self, reign: Reign, ticket: Ticket, attempt: Attempt, unit: Units) -> Result<CancellationToken, Units> {
         let mut book = self.book();
         if !book.is_in_office(reign) {
             return Err(unit);
         }
-        let signals = Signals { cancelled: CancellationToken::new(), interrupted: self.interrupted.clone() };
-        let progress = Progress::Live { signals: signals.clone(), begun: false };
+        let cancelled = CancellationToken::new();
+        let progress = Progress::Live { cancelled: cancelled.clone(), begun: false };
         book.entries.insert((ticket, attempt), Entry { progress, is_occupied: true, units: Some(unit) });
-        Ok(signals)
+        Ok(cancelled)
     }
 
     /// Notes an end of which no attempt tells.
@@ -187,11 +185,15 @@ impl Ledger {
     /// An attempt tells how it ended; its unit comes with the news, unless a blocking section still occupies it.
     pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended, is_empty: bool) {
         let mut book = self.book();
-        // One that was found on its way by a new queue may be history by now.
-        if book.entries.contains_key(&(ticket, attempt)) {
-            book.note(ticket, attempt, ended);
-        }
-        let seat = if is_empty { Returns::Now(book.vacate(ticket, attempt)) } else { Returns::WithItsLastSection };
+        let units = match book.entries.entry((ticket, attempt)) {
+            // One that was found on its way by a new queue may be history by now.
+            Vacant(_) => None,
+            Occupied(mut entry) => {
+                entry.get_mut().note(ended);
+                if is_empty { vacate(entry) } else { None }
+            }
+        };
+        let seat = if is_empty { Returns::Now(units) } else { Returns::WithItsLastSection };
         book.tell(Over { ticket, attempt, seat });
     }
 
@@ -210,7 +212,10 @@ impl Ledger {
     /// The last blocking section of an attempt has ended, later than the attempt itself.
     pub(crate) fn free(&self, ticket: Ticket, attempt: Attempt) {
         let mut book = self.book();
-        let units = book.vacate(ticket, attempt);
+        let units = match book.entries.entry((ticket, attempt)) {
+            Vacant(_) => None,
+            Occupied(entry) => vacate(entry),
+        };
         if let Some(office) = &book.office {
             office.freed.do_send(Freed { ticket, units });
         }
@@ -231,31 +236,35 @@ impl Ledger {
 
     /// The record that ends it is durable.
     pub(crate) fn forget(&self, ticket: Ticket, attempt: Attempt) {
-        let mut book = self.book();
-        if let Some(entry) = book.entries.get_mut(&(ticket, attempt)) {
-            entry.progress = Progress::Settled;
-            if !entry.is_occupied {
-                book.entries.remove(&(ticket, attempt));
+        if let Occupied(mut entry) = self.book().entries.entry((ticket, attempt)) {
+            entry.get_mut().progress = Progress::Settled;
+            if !entry.get().is_occupied {
+                entry.remove();
             }
         }
     }
 
     /// Tells a live attempt that its ticket was cancelled.
     pub(crate) fn cancel(&self, ticket: Ticket, attempt: Attempt) {
-        if let Some(Progress::Live { signals, .. }) = self.book().entries.get(&(ticket, attempt)).map(|entry| &entry.progress) {
-            signals.cancelled.cancel();
+        if let Some(Progress::Live { cancelled, .. }) = self.book().entries.get(&(ticket, attempt)).map(|entry| &entry.progress) {
+            cancelled.cancel();
         }
     }
 
     /// Cuts off every live attempt, and whatever would become one.
     pub(crate) fn interrupt_all(&self) {
-        self.interrupted.cancel();
+        self.0.interrupted.cancel();
+    }
+
+    /// Waits until every attempt is cut off: the drain is over, and each is dropped at its next await.
+    pub(crate) fn interrupted(&self) -> WaitForCancellationFuture<'_> {
+        self.0.interrupted.cancelled()
     }
 
     /// The job begins to run, unless it was cut off or given up before.
     pub(crate) fn may_run(&self, ticket: Ticket, attempt: Attempt) -> bool {
         match self.book().entries.get_mut(&(ticket, attempt)).map(|entry| &mut entry.progress) {
-            Some(Progress::Live { signals, begun }) if !signals.interrupted.is_cancelled() => {
+            Some(Progress::Live { begun, .. }) if !self.0.interrupted.is_cancelled() => {
                 *begun = true;
                 true
             }
@@ -273,7 +282,7 @@ impl Ledger {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -290,32 +299,36 @@ impl Book {
         self.over.push(over);
     }
 
-    /// The first word counts: one that was given up cannot end again.
     fn note(&mut self, ticket: Ticket, attempt: Attempt, ended: Ended) {
-        match self.entries.get_mut(&(ticket, attempt)) {
-            Some(entry) => match (&entry.progress, ended) {
-                // Lost on its way: nothing of it has run.
-                (Progress::Live { begun: false, .. }, Ended::Lost) => entry.progress = Progress::Ended(Ended::NeverBegan),
-                (Progress::Live { .. }, ended) => entry.progress = Progress::Ended(ended),
-                (Progress::Ended(_) | Progress::Settled, _) => {}
-            },
-            None => {
-                let entry = Entry { progress: Progress::Ended(ended), is_occupied: false, units: None };
-                self.entries.insert((ticket, attempt), entry);
+        match self.entries.entry((ticket, attempt)) {
+            Occupied(mut entry) => entry.get_mut().note(ended),
+            Vacant(place) => {
+                place.insert(Entry { progress: Progress::Ended(ended), is_occupied: false, units: None });
             }
         }
     }
+}
 
-    /// Nothing of the attempt runs any more: its unit is free.
-    fn vacate(&mut self, ticket: Ticket, attempt: Attempt) -> Option<Units> {
-        let entry = self.entries.get_mut(&(ticket, attempt))?;
-        entry.is_occupied = false;
-        let units = entry.units.take();
-        if matches!(entry.progress, Progress::Settled) {
-            self.entries.remove(&(ticket, attempt));
+impl Entry {
+    /// The first word counts: one that was given up cannot end again.
+    fn note(&mut self, ended: Ended) {
+        match (&self.progress, ended) {
+            // Lost on its way: nothing of it has run.
+            (Progress::Live { begun: false, .. }, Ended::Lost) => self.progress = Progress::Ended(Ended::NeverBegan),
+            (Progress::Live { .. }, ended) => self.progress = Progress::Ended(ended),
+            (Progress::Ended(_) | Progress::Settled, _) => {}
         }
-        units
     }
+}
+
+/// Nothing of the attempt runs any more: its unit is free.
+fn vacate(mut entry: OccupiedEntry<'_, (Ticket, Attempt), Entry>) -> Option<Units> {
+    entry.get_mut().is_occupied = false;
+    let units = entry.get_mut().units.take();
+    if matches!(entry.get().progress, Progress::Settled) {
+        entry.remove();
+    }
+    units
 }
 
 impl Progress {

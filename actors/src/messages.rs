@@ -8,60 +8,53 @@
 //!                      +-------- Finished ----> QueueActor
 //! ```
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::dev::{MessageResponse, OneshotSender};
-use actix::{Actor, Message, Recipient};
+use actix::{Message, Recipient};
 use journeyman_core::breaker::{Pass, Position};
 use journeyman_core::journal::Batch;
 use journeyman_core::pool::Permit;
 use journeyman_core::retry::Budget;
 use journeyman_core::{Attempt, Job, Key, Seq, Span, Target, Ticket, Time};
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::admission::Room;
 use crate::answers::{Cancelled, Found, JobEnd, Receipt, ShutdownReport, TargetInfo};
 use crate::error::{CallError, EnqueueError, IdleError};
-use crate::ledger::{Ended, Ledger, Signals};
+use crate::ledger::{Ended, Ledger};
 use crate::listing::{Page, Query};
 
-/// An answer that is given later, by whoever holds it: no future, no task. Dropped unused, the caller hears that the answer
-/// was lost.
-pub(crate) struct Later<T: 'static>(Rc<RefCell<Option<OneshotSender<T>>>>);
+/// Where the answer to a message is given, whenever it is there: it travels with its question, so that whoever holds it can answer.
+/// Dropped unused, the caller hears that the answer was lost.
+pub(crate) struct Reply<T>(oneshot::Sender<T>);
 
-impl<T> Later<T> {
-    pub(crate) fn new() -> (Self, Self) {
-        let slot = Rc::new(RefCell::new(None));
-        (Self(slot.clone()), Self(slot))
+impl<T> Reply<T> {
+    /// And where it is awaited.
+    pub(crate) fn new() -> (Self, oneshot::Receiver<T>) {
+        let (sender, answer) = oneshot::channel();
+        (Self(sender), answer)
     }
 
     /// Whether somebody still waits for it.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.0.borrow().as_ref().is_some_and(|sender| !sender.is_closed())
+        !self.0.is_closed()
     }
 
     pub(crate) fn give(self, answer: T) {
-        if let Some(sender) = self.0.borrow_mut().take() {
-            // The caller may have gone.
-            let _ = sender.send(answer);
-        }
-    }
-}
-
-impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Later<T> {
-    fn handle(self, _: &mut A::Context, sender: Option<OneshotSender<T>>) {
-        *self.0.borrow_mut() = sender;
+        // The caller may have gone.
+        let _ = self.0.send(answer);
     }
 }
 
 /// Jobs to store, all or nothing.
 #[derive(Message)]
-#[rtype(result = "Result<Vec<Receipt>, EnqueueError>")]
+#[rtype(result = "()")]
 pub(crate) struct Enqueue {
     pub jobs: Vec<NewJob>,
     /// The place of the call among those that wait for an answer.
     pub room: Room,
+    pub reply: Reply<Result<Vec<Receipt>, EnqueueError>>,
 }
 
 /// A job that was checked and is not yet stored.
@@ -85,10 +78,11 @@ pub(crate) enum Due {
 
 /// A ticket that is no longer wanted.
 #[derive(Message)]
-#[rtype(result = "Result<Cancelled, CallError>")]
+#[rtype(result = "()")]
 pub(crate) struct Cancel {
     pub ticket: Ticket,
     pub room: Room,
+    pub reply: Reply<Result<Cancelled, CallError>>,
 }
 
 /// A batch for the journal: it is to begin right behind the last record.
@@ -249,17 +243,25 @@ pub(crate) struct Flight {
     pub number: u32,
     pub job: Arc<Job>,
     pub timeout: Span,
-    pub signals: Signals,
+    /// Says that its ticket was cancelled.
+    pub cancelled: CancellationToken,
     seat: Option<Arc<Seat>>,
     ledger: Ledger,
 }
 
 impl Flight {
-    /// `signals` are those that the ledger gave when the attempt was noted there.
-    pub(crate) fn new(name: (Ticket, Attempt), number: u32, job: Arc<Job>, timeout: Span, signals: Signals, ledger: Ledger) -> Self {
+    /// `cancelled` is what the ledger gave when the attempt was noted there.
+    pub(crate) fn new(
+        name: (Ticket, Attempt),
+        number: u32,
+        job: Arc<Job>,
+        timeout: Span,
+        cancelled: CancellationToken,
+        ledger: Ledger,
+    ) -> Self {
         let (ticket, attempt) = name;
         let seat = Seat { ticket, attempt, ledger: Some(ledger.clone()) };
-        Self { ticket, attempt, number, job, timeout, signals, seat: Some(Arc::new(seat)), ledger }
+        Self { ticket, attempt, number, job, timeout, cancelled, seat: Some(Arc::new(seat)), ledger }
     }
 
     /// The place, for blocking sections to share. They keep it beyond the end of the attempt.
@@ -270,6 +272,11 @@ impl Flight {
     /// Whether the job may begin to run: asked once, right before it does.
     pub(crate) fn may_run(&self) -> bool {
         self.ledger.may_run(self.ticket, self.attempt)
+    }
+
+    /// Waits until it is cut off: then it is dropped at its next await.
+    pub(crate) fn interrupted(&self) -> WaitForCancellationFuture<'_> {
+        self.ledger.interrupted()
     }
 
     /// The attempt is over.
@@ -413,40 +420,45 @@ pub(crate) struct Freed {
 
 /// Answered when the ticket has ended, and that is on disk. The caller keeps his place at the edge himself.
 #[derive(Message)]
-#[rtype(result = "Result<JobEnd, CallError>")]
+#[rtype(result = "()")]
 pub(crate) struct Outcome {
     pub ticket: Ticket,
+    pub reply: Reply<Result<JobEnd, CallError>>,
 }
 
 /// A page of live tickets.
 #[derive(Message)]
-#[rtype(result = "Result<Page, CallError>")]
+#[rtype(result = "()")]
 pub(crate) struct List {
     pub query: Query,
     pub room: Room,
+    pub reply: Reply<Result<Page, CallError>>,
 }
 
 /// What is known of a ticket.
 #[derive(Message)]
-#[rtype(result = "Result<Found, CallError>")]
+#[rtype(result = "()")]
 pub(crate) struct Get {
     pub ticket: Ticket,
     pub room: Room,
+    pub reply: Reply<Result<Found, CallError>>,
 }
 
 /// Every target and its breaker.
 #[derive(Message)]
-#[rtype(result = "Result<Vec<TargetInfo>, CallError>")]
+#[rtype(result = "()")]
 pub(crate) struct Targets {
     pub room: Room,
+    pub reply: Reply<Result<Vec<TargetInfo>, CallError>>,
 }
 
 /// Answered when nothing is pending or running, or when the time is over.
 #[derive(Message)]
-#[rtype(result = "Result<(), IdleError>")]
+#[rtype(result = "()")]
 pub(crate) struct UntilIdle {
     pub patience: Span,
     pub room: Room,
+    pub reply: Reply<Result<(), IdleError>>,
 }
 
 /// Select nothing more. Running attempts go on, and enqueues are still taken.
@@ -456,9 +468,10 @@ pub(crate) struct Quiet;
 
 /// Let running attempts end for so long, then cut them off; take no more, write all down, and answer.
 #[derive(Message)]
-#[rtype(result = "ShutdownReport")]
+#[rtype(result = "()")]
 pub(crate) struct Drain {
     pub patience: Span,
+    pub reply: Reply<ShutdownReport>,
 }
 
 /// Sign of life: take a turn. A queue that takes none is stuck.

@@ -2,8 +2,8 @@
 //! the program has installed; without the feature `metrics` nothing of this is compiled. No label says more than a kind and an
 //! end: payloads, keys and targets are in none.
 
-use journeyman_core::Kind;
 use journeyman_core::breaker::Position;
+use journeyman_core::{End, Kind};
 
 use crate::clock::Clock;
 #[cfg(feature = "metrics")]
@@ -46,28 +46,77 @@ pub(crate) fn describe() {
     });
 }
 
-pub(crate) fn enqueued(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(ENQUEUED, "kind" => label(kind)).increment(1));
+/// What is counted of the jobs of each kind. The recorder is asked for a counter when the first job of its kind comes, and not again:
+/// to ask costs far more than to count.
+#[derive(Default)]
+pub(crate) struct Meters {
+    #[cfg(feature = "metrics")]
+    kinds: std::collections::HashMap<Kind, OfKind>,
 }
 
-pub(crate) fn ended(kind: &Kind, end: &'static str) {
-    with_metrics!((kind, end) => ::metrics::counter!(ENDED, "kind" => label(kind), "end" => end).increment(1));
+#[cfg(feature = "metrics")]
+struct OfKind {
+    enqueued: ::metrics::Counter,
+    requeued: ::metrics::Counter,
+    deferred: ::metrics::Counter,
+    cancelled: ::metrics::Counter,
+    ended: [::metrics::Counter; End::ALL.len()],
+    attempts: ::metrics::Counter,
+    attempt_seconds: ::metrics::Histogram,
 }
 
-pub(crate) fn requeued(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(REQUEUED, "kind" => label(kind)).increment(1));
+impl Meters {
+    pub(crate) fn enqueued(&mut self, kind: &Kind) {
+        with_metrics!((kind) => self.of(kind).enqueued.increment(1));
+    }
+
+    pub(crate) fn ended(&mut self, kind: &Kind, end: End) {
+        with_metrics!((kind, end) => self.of(kind).ended[end as usize].increment(1));
+    }
+
+    pub(crate) fn cancelled(&mut self, kind: &Kind) {
+        with_metrics!((kind) => self.of(kind).cancelled.increment(1));
+    }
+
+    pub(crate) fn requeued(&mut self, kind: &Kind) {
+        with_metrics!((kind) => self.of(kind).requeued.increment(1));
+    }
+
+    pub(crate) fn deferred(&mut self, kind: &Kind) {
+        with_metrics!((kind) => self.of(kind).deferred.increment(1));
+    }
+
+    pub(crate) fn attempt_began(&mut self, kind: &Kind) {
+        with_metrics!((kind) => self.of(kind).attempts.increment(1));
+    }
+
+    pub(crate) fn attempt_ran(&mut self, kind: &Kind, timer: &Timer) {
+        with_metrics!((kind, timer) => self.of(kind).attempt_seconds.record(timer.seconds()));
+    }
+
+    #[cfg(feature = "metrics")]
+    fn of(&mut self, kind: &Kind) -> &OfKind {
+        self.kinds.entry(kind.clone()).or_insert_with(|| OfKind::new(kind))
+    }
 }
 
-pub(crate) fn deferred(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(DEFERRED, "kind" => label(kind)).increment(1));
-}
-
-pub(crate) fn attempt_began(kind: &Kind) {
-    with_metrics!((kind) => ::metrics::counter!(ATTEMPTS, "kind" => label(kind)).increment(1));
-}
-
-pub(crate) fn attempt_ran(kind: &Kind, timer: &Timer) {
-    with_metrics!((kind, timer) => ::metrics::histogram!(ATTEMPT_SECONDS, "kind" => label(kind)).record(timer.seconds()));
+#[cfg(feature = "metrics")]
+impl OfKind {
+    fn new(kind: &Kind) -> Self {
+        use ::metrics::{counter, histogram};
+        // Shares the text.
+        let label = || ::metrics::SharedString::from_shared(kind.clone().into());
+        let ended = |end: &'static str| counter!(ENDED, "kind" => label(), "end" => end);
+        Self {
+            enqueued: counter!(ENQUEUED, "kind" => label()),
+            requeued: counter!(REQUEUED, "kind" => label()),
+            deferred: counter!(DEFERRED, "kind" => label()),
+            cancelled: ended("cancelled"),
+            ended: End::ALL.map(|end| ended(end.as_str())),
+            attempts: counter!(ATTEMPTS, "kind" => label()),
+            attempt_seconds: histogram!(ATTEMPT_SECONDS, "kind" => label()),
+        }
+    }
 }
 
 pub(crate) fn breaker_moved(position: Position) {
@@ -99,12 +148,6 @@ pub(crate) fn health(health: &Health) {
         Health::Amber { .. } => 1.0,
         Health::Red { .. } => 2.0,
     }));
-}
-
-/// Shares the text.
-#[cfg(feature = "metrics")]
-fn label(kind: &Kind) -> ::metrics::SharedString {
-    ::metrics::SharedString::from_shared(kind.clone().into())
 }
 
 /// Measures how long something takes; nothing without the feature.

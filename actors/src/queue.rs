@@ -28,8 +28,8 @@ use crate::clock::Clock;
 use crate::config::Limits;
 use crate::events;
 use crate::ledger::{self, Ended, Ledger, Reign, Standing};
-use crate::messages::{Admitted, Appended, Beat, Compact, Later, Released, Selected, Units, Want};
-use crate::metrics;
+use crate::messages::{Admitted, Appended, Beat, Compact, Released, Reply, Selected, Units, Want};
+use crate::metrics::{self, Meters};
 use crate::registry::Policies;
 use crate::skews::Skews;
 use crate::status::Status;
@@ -101,10 +101,11 @@ pub(crate) struct QueueActor {
     waiting_for_ends: WaitingForEnds,
     stage: Stage,
     /// Who waits for the end of the drain.
-    drained: Vec<Later<ShutdownReport>>,
+    drained: Vec<Reply<ShutdownReport>>,
     /// Attempts that the stop cut short.
     interrupted: u64,
     wall: WallWatch,
+    meters: Meters,
     turn_is_due: bool,
     timer: Option<(Time, SpawnHandle)>,
     /// Whether a compaction is under way.
@@ -149,6 +150,7 @@ impl QueueActor {
             drained: Vec::new(),
             interrupted: 0,
             wall: WallWatch::new(now),
+            meters: Meters::default(),
             turn_is_due: false,
             timer: None,
             compacting: false,
@@ -316,7 +318,7 @@ impl QueueActor {
         while self.is_in_office()
             && let Some((seq, effect)) = self.effects.pop(upto)
         {
-            answers += usize::from(matches!(effect, Effect::Answer { is_of_a_call: true, .. }));
+            answers += usize::from(effect.answers_a_call());
             self.perform(now, seq, effect);
         }
         if !self.starts.is_empty() {

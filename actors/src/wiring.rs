@@ -90,9 +90,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let proved = recovery.proved();
     let written = recovery.into_journal(JournalLimits { segment_bytes: limits.segment_bytes, batch_bytes: limits.batch_bytes }, salt);
 
-    let mut context = Context::<QueueActor>::new();
-    // Every call has its place at the edge already: none waits for another one here. A mailbox takes no number near the largest.
-    context.set_mailbox_capacity(limits.calls.min(MOST_UNPARKED));
+    let context = Context::<QueueActor>::new();
     let queue = context.address();
     let journal = JournalActor::new(written, queue.clone().recipient(), base.status.clone(), clock.clone());
     let compactor = {
@@ -182,9 +180,7 @@ pub(crate) async fn worker<C: 'static>(blueprint: Blueprint<C>, base: Base) -> R
         draining: base.draining.subscribe(),
         jobs: base.jobs,
         clock: base.clock,
+        meters: Default::default(),
     };
     Ok(base.staff.launch("worker", |_| WorkerActor::new(shared)).recipient())
 }
-
-/// Calls that find room in the mailbox of the queue; beyond, they wait in front of it, at the price of a wake.
-const MOST_UNPARKED: usize = 1 << 20;

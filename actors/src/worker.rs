@@ -2,6 +2,7 @@
 //! a panic, a timeout and a cut-off join the same end. It decides nothing about what becomes of a ticket.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -25,7 +26,7 @@ use crate::job::JobResult;
 use crate::jobs::Jobs;
 use crate::ledger::Ended;
 use crate::messages::{Admitted, Flight, Start};
-use crate::metrics::{self, Timer};
+use crate::metrics::{Meters, Timer};
 use crate::registry::Registry;
 
 pub(crate) struct WorkerActor<C> {
@@ -41,6 +42,7 @@ pub(crate) struct Shared<C> {
     pub draining: watch::Receiver<bool>,
     pub jobs: Jobs,
     pub clock: Clock,
+    pub meters: RefCell<Meters>,
 }
 
 impl<C> WorkerActor<C> {
@@ -98,13 +100,13 @@ impl<C: 'static> Shared<C> {
         };
         let mut job = Guarded(Some(job));
         let timer = Timer::start(&self.clock);
-        metrics::attempt_began(&flight.job.kind);
-        let interrupted = flight.signals.interrupted.cancelled();
+        self.meters.borrow_mut().attempt_began(&flight.job.kind);
+        let interrupted = flight.interrupted();
         let late = self.clock.sleep_until(self.clock.now().steady + flight.timeout);
         let end = first_of(job.future(), pin!(interrupted), pin!(late)).await;
         // Whatever is left of the job goes now, inside the boundary: its destructors are its own code.
         let dropped = job.close();
-        metrics::attempt_ran(&flight.job.kind, &timer);
+        self.meters.borrow_mut().attempt_ran(&flight.job.kind, &timer);
         match (end, dropped) {
             (First::Done(Ok(result)), Ok(())) => settled(result),
             (First::Done(Err(panic)), dropped) => {
@@ -130,7 +132,7 @@ impl<C: 'static> Shared<C> {
             id: JobId::of(flight.ticket),
             number: flight.number,
             job: flight.job.clone(),
-            signals: flight.signals.clone(),
+            cancelled: flight.cancelled.clone(),
             draining: self.draining.clone(),
             seat: flight.seat().map_or_else(Weak::new, Arc::downgrade),
             clock: self.clock.clone(),
@@ -150,6 +152,9 @@ impl Workers {
 
     /// Tickets are numbered in a row, so their numbers spread them evenly.
     pub(crate) fn send(&self, mut admitted: Vec<Admitted>) {
+        if let [only] = &*self.0 {
+            return only.do_send(Start(admitted));
+        }
         let workers = self.0.len() as u64;
         for (turn, worker) in (0..).zip(self.0.iter()) {
             let its: Vec<Admitted> = admitted.extract_if(.., |one| one.flight.ticket.0 % workers == turn).collect();

@@ -16,6 +16,8 @@ pub(crate) struct Writer {
     /// The last record of the batch at the journal, and when it went there.
     in_flight: Option<(Seq, Time)>,
     in_flight_bytes: u64,
+    /// Bytes of the last batch that set out: the next one takes about as many.
+    usual_bytes: usize,
     durable: Seq,
     written: bool,
     batch_bytes: u64,
@@ -26,7 +28,19 @@ pub(crate) struct Writer {
 impl Writer {
     /// `durable` is how far the recovered records are proved to be on disk.
     pub(crate) const fn new(queue: Queue, durable: Seq, batch_bytes: u64, journal: Recipient<Append>, me: Recipient<Appended>) -> Self {
-        Self { queue, lead: None, filling: None, in_flight: None, in_flight_bytes: 0, durable, written: false, batch_bytes, journal, me }
+        Self {
+            queue,
+            lead: None,
+            filling: None,
+            in_flight: None,
+            in_flight_bytes: 0,
+            usual_bytes: 0,
+            durable,
+            written: false,
+            batch_bytes,
+            journal,
+            me,
+        }
     }
 
     /// The state as decided; what it says may not be on disk yet.
@@ -86,7 +100,8 @@ impl Writer {
         let time = self.filling.as_ref().map_or(now.wall, |batch| batch.time);
         // Refused, it leaves no batch behind that would wait for records.
         let change = self.queue.step(seq, time, record)?;
-        let batch = self.filling.get_or_insert_with(|| Batch { epoch, first: seq, count: 0, time, body: Vec::new() });
+        let body = || Vec::with_capacity(self.usual_bytes);
+        let batch = self.filling.get_or_insert_with(|| Batch { epoch, first: seq, count: 0, time, body: body() });
         record::encode(record, &mut batch.body);
         batch.count += 1;
         Ok((seq, change))
@@ -105,6 +120,7 @@ impl Writer {
         let Some(batch) = self.filling.take_if(|batch| batch.count > 0) else { return false };
         self.in_flight = Some((batch.last(), now.steady));
         self.in_flight_bytes = batch.body.len() as u64;
+        self.usual_bytes = batch.body.len();
         self.journal.do_send(Append { batch, reply: AppendReply::to(self.me.clone()) });
         true
     }

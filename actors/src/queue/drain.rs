@@ -11,7 +11,7 @@ use crate::answers::ShutdownReport;
 use crate::error::CallError;
 use crate::events;
 use crate::ledger::Ended;
-use crate::messages::{Drain, Later, Quiet};
+use crate::messages::{Drain, Quiet};
 
 /// How far the stop has come. Never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,23 +141,21 @@ impl Handler<Quiet> for QueueActor {
 }
 
 impl Handler<Drain> for QueueActor {
-    type Result = Later<ShutdownReport>;
+    type Result = ();
 
-    fn handle(&mut self, Drain { patience }: Drain, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, Drain { patience, reply }: Drain, ctx: &mut Context<Self>) {
         let until = self.clock.now().steady + patience;
         match self.stage {
             // Dropped, the answer says that it was lost: the runner has failed.
-            Stage::Halted => return response,
+            Stage::Halted => return,
             Stage::Closed | Stage::ReadOnly => {
                 if self.stage == Stage::ReadOnly {
                     // Nothing can be written: attempts that outlived an earlier queue count as failed at the next start.
                     self.ledger.interrupt_all();
                     self.close();
                 }
-                let report = self.report();
-                self.refuse(ctx, move || reply.give(report));
-                return response;
+                self.clock.stir();
+                return reply.give(self.report());
             }
             Stage::Open | Stage::Quiet => self.stage = Stage::Draining { until },
             // A second, less patient stop counts.
@@ -166,6 +164,5 @@ impl Handler<Drain> for QueueActor {
         }
         self.drained.push(reply);
         self.request_turn(ctx);
-        response
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use journeyman_core::{Attempt, End, Fault, Job, Now, Seq, Ticket, Time};
 
 use super::QueueActor;
-use crate::answers::JobEnd;
+use crate::admission::Room;
+use crate::answers::{JobEnd, Receipt};
+use crate::error::EnqueueError;
 use crate::events;
 use crate::feed::Happened;
-use crate::messages::Units;
-use crate::metrics;
+use crate::messages::{Reply, Units};
 
 /// First in, first out. Seqs never fall from front to back.
 #[derive(Default)]
@@ -52,6 +53,12 @@ pub(super) enum Effect {
         attempt: Option<Attempt>,
         job: Arc<Job>,
     },
+    /// The answer to a call that stored jobs, the most frequent of all.
+    Stored {
+        receipts: Vec<Receipt>,
+        reply: Reply<Result<Vec<Receipt>, EnqueueError>>,
+        room: Room,
+    },
     Answer {
         answer: Box<dyn FnOnce()>,
         /// Whether it is that of a call that was taken in: its caller may have the next one at hand.
@@ -87,6 +94,13 @@ impl Effects {
     }
 }
 
+impl Effect {
+    /// Whether it is the answer to a call that was taken in.
+    pub(super) const fn answers_a_call(&self) -> bool {
+        matches!(self, Self::Stored { .. } | Self::Answer { is_of_a_call: true, .. })
+    }
+}
+
 impl QueueActor {
     pub(super) fn perform(&mut self, now: Now, seq: Seq, effect: Effect) {
         let status = &self.status;
@@ -94,7 +108,7 @@ impl QueueActor {
             Effect::Enqueued { ticket, job } => {
                 status.pending.add(1);
                 events::enqueued(ticket, &job.kind, job.target.as_ref(), seq);
-                metrics::enqueued(&job.kind);
+                self.meters.enqueued(&job.kind);
                 status.feed.tell_job(ticket, &job, seq, Happened::Enqueued);
             }
             Effect::Selected { ticket, attempt, job, unit } => {
@@ -109,7 +123,7 @@ impl QueueActor {
                 status.ended(end).add(1);
                 self.ledger.forget(ticket, attempt);
                 events::completed(ticket, &job.kind, end, fault.as_ref(), seq);
-                metrics::ended(&job.kind, end.as_str());
+                self.meters.ended(&job.kind, end);
                 let cause = fault.as_ref().map(Fault::cause);
                 status.feed.tell_job(ticket, &job, seq, Happened::Ended { end, cause });
                 self.skews.forget(ticket);
@@ -120,7 +134,7 @@ impl QueueActor {
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::requeued(ticket, due, &fault, seq);
-                metrics::requeued(&job.kind);
+                self.meters.requeued(&job.kind);
                 status.feed.tell_job(ticket, &job, seq, Happened::Requeued { cause: fault.cause() });
             }
             Effect::Deferred { ticket, attempt, job, due } => {
@@ -128,7 +142,7 @@ impl QueueActor {
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::deferred(ticket, due, seq);
-                metrics::deferred(&job.kind);
+                self.meters.deferred(&job.kind);
                 status.feed.tell_job(ticket, &job, seq, Happened::Deferred);
             }
             Effect::Cancelled { ticket, attempt, job } => {
@@ -138,10 +152,14 @@ impl QueueActor {
                     self.ledger.cancel(ticket, attempt);
                 }
                 events::cancelled(ticket, attempt.is_some(), seq);
-                metrics::ended(&job.kind, "cancelled");
+                self.meters.cancelled(&job.kind);
                 status.feed.tell_job(ticket, &job, seq, Happened::Cancelled { was_running: attempt.is_some() });
                 self.skews.forget(ticket);
                 self.has_ended(ticket, JobEnd::Cancelled);
+            }
+            Effect::Stored { receipts, reply, room } => {
+                reply.give(Ok(receipts));
+                drop(room);
             }
             Effect::Answer { answer, .. } => answer(),
         }

@@ -9,22 +9,22 @@ use journeyman_core::Ticket;
 use super::QueueActor;
 use crate::answers::JobEnd;
 use crate::error::CallError;
-use crate::messages::{Later, Outcome};
+use crate::messages::{Outcome, Reply};
 
-type Reply = Later<Result<JobEnd, CallError>>;
+type Waiting = Reply<Result<JobEnd, CallError>>;
 
 /// Who waits, by ticket. Each holds his place at the edge himself, and gives it back when he goes away; here he is then
 /// swept out before those who have gone outnumber those who wait.
 #[derive(Default)]
 pub(super) struct WaitingForEnds {
-    replies: HashMap<Ticket, Vec<Reply>>,
+    replies: HashMap<Ticket, Vec<Waiting>>,
     waiting: usize,
     /// How many there were after the last sweep.
     swept: usize,
 }
 
 impl WaitingForEnds {
-    fn wait(&mut self, ticket: Ticket, reply: Reply) {
+    fn wait(&mut self, ticket: Ticket, reply: Waiting) {
         if self.waiting > self.swept.saturating_mul(2) + SWEEP_FROM {
             self.sweep();
         }
@@ -34,14 +34,17 @@ impl WaitingForEnds {
 
     fn sweep(&mut self) {
         self.replies.retain(|_, replies| {
-            replies.retain(Later::is_wanted);
+            replies.retain(Reply::is_wanted);
             !replies.is_empty()
         });
         self.waiting = self.replies.values().map(Vec::len).sum();
         self.swept = self.waiting;
     }
 
-    fn of(&mut self, ticket: Ticket) -> Vec<Reply> {
+    fn of(&mut self, ticket: Ticket) -> Vec<Waiting> {
+        if self.replies.is_empty() {
+            return Vec::new();
+        }
         let replies = self.replies.remove(&ticket).unwrap_or_default();
         self.waiting -= replies.len();
         replies
@@ -70,13 +73,12 @@ impl QueueActor {
 }
 
 impl Handler<Outcome> for QueueActor {
-    type Result = Reply;
+    type Result = ();
 
-    fn handle(&mut self, Outcome { ticket }: Outcome, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, Outcome { ticket, reply }: Outcome, ctx: &mut Context<Self>) {
         let queue = self.writer.queue();
         if let Some(why) = self.stage.silence() {
-            self.refuse(ctx, move || reply.give(Err(why)));
+            self.refuse(reply, why);
         } else if queue.get(ticket).is_some() {
             self.waiting_for_ends.wait(ticket, reply);
         } else {
@@ -86,7 +88,6 @@ impl Handler<Outcome> for QueueActor {
             self.answer(move || reply.give(Ok(if was_issued { status.recent.end_of(ticket) } else { JobEnd::NotFound })));
             self.request_turn(ctx);
         }
-        response
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
         let mut waiting = WaitingForEnds::default();
         for n in 0..10_000 {
             // Nobody has its other half.
-            waiting.wait(Ticket(n % 7), Later::new().1);
+            waiting.wait(Ticket(n % 7), Reply::new().0);
             assert!(waiting.waiting <= SWEEP_FROM + 1, "{} at {n}", waiting.waiting);
         }
         assert_eq!(waiting.replies.values().map(Vec::len).sum::<usize>(), waiting.waiting);

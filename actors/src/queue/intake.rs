@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use actix::{AsyncContext, Context, Handler, Message};
+use actix::{Context, Handler};
 use journeyman_core::queue::Change;
 use journeyman_core::schedule::Wake;
 use journeyman_core::{JobId, Now, Op, Target, Ticket};
@@ -11,13 +11,13 @@ use journeyman_core::{JobId, Now, Op, Target, Ticket};
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, entry};
 use crate::answers::{Cancelled, Receipt};
-use crate::error::{CallError, EnqueueError};
-use crate::messages::{Cancel, Due, Enqueue, Later, NewJob};
+use crate::error::EnqueueError;
+use crate::messages::{Cancel, Due, Enqueue, NewJob, Reply};
 
 /// A call that waits for its turn.
 pub(super) enum Intake {
-    Enqueue(Enqueue, Later<Result<Vec<Receipt>, EnqueueError>>),
-    Cancel(Cancel, Later<Result<Cancelled, CallError>>),
+    Enqueue(Enqueue),
+    Cancel(Cancel),
 }
 
 impl QueueActor {
@@ -26,8 +26,8 @@ impl QueueActor {
         for _ in 0..self.pace.calls() {
             let Some(call) = self.intake.pop_front() else { return false };
             let bytes = match &call {
-                Intake::Enqueue(enqueue, _) => enqueue.jobs.iter().map(|job| job.bytes).sum(),
-                Intake::Cancel(..) => SMALL_RECORD,
+                Intake::Enqueue(enqueue) => enqueue.jobs.iter().map(|job| job.bytes).sum(),
+                Intake::Cancel(_) => SMALL_RECORD,
             };
             if !self.writer.fits(bytes) {
                 self.intake.push_front(call);
@@ -35,14 +35,14 @@ impl QueueActor {
             }
             self.pace.took_in();
             match call {
-                Intake::Enqueue(enqueue, reply) => self.enqueue(now, enqueue, reply),
-                Intake::Cancel(cancel, reply) => self.cancel(now, cancel, reply),
+                Intake::Enqueue(enqueue) => self.enqueue(now, enqueue),
+                Intake::Cancel(cancel) => self.cancel(now, cancel),
             }
         }
         self.pace.calls() > 0
     }
 
-    fn enqueue(&mut self, now: Now, Enqueue { jobs, room }: Enqueue, reply: Later<Result<Vec<Receipt>, EnqueueError>>) {
+    fn enqueue(&mut self, now: Now, Enqueue { jobs, room, reply }: Enqueue) {
         if let Some(full) = self.what_is_full(now, &jobs) {
             self.wants_room |= full == JOURNAL_BYTES;
             // Refusals reveal decided facts too: they wait like every answer.
@@ -70,10 +70,7 @@ impl QueueActor {
             receipts.push(Receipt::new(JobId::of(ticket), seq));
             self.effects.push(seq, Effect::Enqueued { ticket, job });
         }
-        self.answer_call(move || {
-            reply.give(Ok(receipts));
-            drop(room);
-        });
+        self.effects.push(self.writer.queue().last(), Effect::Stored { receipts, reply, room });
     }
 
     /// The bound that these jobs would break. Those whose key is taken store nothing: asking again is never refused.
@@ -81,26 +78,29 @@ impl QueueActor {
         let limits = &self.rules.limits;
         let queue = self.writer.queue();
         let is_new = |new: &&NewJob| new.key.as_ref().is_none_or(|key| queue.holder(key, now.wall).is_none());
-        let jobs: Vec<&NewJob> = jobs.iter().filter(is_new).collect();
-        let weight: u64 = jobs.iter().map(|new| new.job.weight()).sum();
-        let bytes: u64 = jobs.iter().map(|new| new.bytes).sum();
-        let keys = jobs.iter().filter(|new| new.key.is_some()).count();
+        let (mut count, mut weight, mut bytes, mut keys) = (0, 0, 0, 0);
+        for new in jobs.iter().filter(is_new) {
+            count += 1;
+            weight += new.job.weight();
+            bytes += new.bytes;
+            keys += usize::from(new.key.is_some());
+        }
         let bounds = [
             // Only a directory that somebody made up has come so far.
-            (!jobs.is_empty() && queue.was_issued(Ticket(u64::MAX - jobs.len() as u64)), "numbers of tickets"),
-            (!jobs.is_empty() && queue.pending() + queue.running() + jobs.len() > limits.pending, "pending tickets"),
+            (count > 0 && queue.was_issued(Ticket(u64::MAX - count as u64)), "numbers of tickets"),
+            (count > 0 && queue.pending() + queue.running() + count > limits.pending, "pending tickets"),
             (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
             (keys > 0 && queue.keys_left_at(now.wall, keys) + keys > limits.keys, "keys"),
-            (self.targets_are_full(&jobs), "targets"),
+            (self.targets_are_full(jobs.iter().filter(is_new)), "targets"),
             (self.journal_room(limits.capacity) < bytes, JOURNAL_BYTES),
         ];
         bounds.into_iter().find_map(|(full, what)| full.then_some(what))
     }
 
     /// A target counts with its breaker, with its waiting tickets, or with both.
-    fn targets_are_full(&self, jobs: &[&NewJob]) -> bool {
+    fn targets_are_full<'a>(&self, jobs: impl Iterator<Item = &'a NewJob>) -> bool {
         let is_known = |target: &Target| self.targets.contains_key(target) || self.schedule.knows(target);
-        let new: HashSet<&Target> = jobs.iter().filter_map(|new| new.job.target.as_ref()).filter(|target| !is_known(target)).collect();
+        let new: HashSet<&Target> = jobs.filter_map(|new| new.job.target.as_ref()).filter(|target| !is_known(target)).collect();
         // The union costs a walk over all targets: only where the sum is near the limit.
         let most = self.targets.len() + self.schedule.targets() + new.len();
         !new.is_empty() && most > self.rules.limits.targets && {
@@ -123,7 +123,7 @@ impl QueueActor {
         self.journal_room(running.saturating_add(1)) >= SMALL_RECORD
     }
 
-    fn cancel(&mut self, now: Now, Cancel { ticket, room }: Cancel, reply: Later<Result<Cancelled, CallError>>) {
+    fn cancel(&mut self, now: Now, Cancel { ticket, room, reply }: Cancel) {
         let queue = self.writer.queue();
         let job = queue.get(ticket).map(|live| live.job.clone());
         let answer = if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound };
@@ -143,59 +143,40 @@ impl QueueActor {
         });
     }
 
-    /// Answers at once what changes nothing; the caller's slot is there only after the handler has returned.
-    pub(super) fn refuse(&mut self, ctx: &mut Context<Self>, answer: impl FnOnce() + 'static) {
-        ctx.notify(Refuse(Box::new(answer)));
+    /// Answers at once what changes nothing.
+    pub(super) fn refuse<T, E>(&self, reply: Reply<Result<T, E>>, why: impl Into<E>) {
+        self.clock.stir();
+        reply.give(Err(why.into()));
+    }
+
+    fn call(&mut self, call: Intake, ctx: &mut Context<Self>) {
+        self.pace.called();
+        self.intake.push_back(call);
+        self.request_turn(ctx);
     }
 }
 
 impl Handler<Enqueue> for QueueActor {
-    type Result = Later<Result<Vec<Receipt>, EnqueueError>>;
+    type Result = ();
 
-    fn handle(&mut self, enqueue: Enqueue, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, enqueue: Enqueue, ctx: &mut Context<Self>) {
         match self.stage.refusal() {
-            Some(why) => self.refuse(ctx, move || reply.give(Err(why.into()))),
-            None => {
-                self.pace.called();
-                self.intake.push_back(Intake::Enqueue(enqueue, reply));
-                self.request_turn(ctx);
-            }
+            Some(why) => self.refuse(enqueue.reply, why),
+            None => self.call(Intake::Enqueue(enqueue), ctx),
         }
-        response
     }
 }
 
 impl Handler<Cancel> for QueueActor {
-    type Result = Later<Result<Cancelled, CallError>>;
+    type Result = ();
 
-    fn handle(&mut self, cancel: Cancel, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, cancel: Cancel, ctx: &mut Context<Self>) {
         match self.stage.refusal() {
-            Some(why) => self.refuse(ctx, move || reply.give(Err(why))),
-            None => {
-                self.pace.called();
-                self.intake.push_back(Intake::Cancel(cancel, reply));
-                self.request_turn(ctx);
-            }
+            Some(why) => self.refuse(cancel.reply, why),
+            None => self.call(Intake::Cancel(cancel), ctx),
         }
-        response
     }
 }
 
 /// What a call hears that the journal has no room for.
 const JOURNAL_BYTES: &str = "journal bytes";
-
-/// An answer that waits for nothing.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Refuse(Box<dyn FnOnce()>);
-
-impl Handler<Refuse> for QueueActor {
-    type Result = ();
-
-    fn handle(&mut self, Refuse(answer): Refuse, _: &mut Context<Self>) {
-        self.clock.stir();
-        answer();
-    }
-}

@@ -10,16 +10,16 @@ use super::QueueActor;
 use super::selection::Known;
 use crate::admission::Room;
 use crate::answers::{BreakerState, Found, JobEnd, JobInfo, TargetInfo};
-use crate::error::{CallError, IdleError};
+use crate::error::IdleError;
 use crate::listing::Page;
-use crate::messages::{Get, Later, List, Targets, UntilIdle};
+use crate::messages::{Get, List, Reply, Targets, UntilIdle};
 use crate::status::Concern;
 use crate::{config, events, metrics};
 
 /// Someone who waits until nothing is pending or running.
 pub(super) struct WaitingForIdle {
     pub(super) until: Time,
-    pub(super) reply: Later<Result<(), IdleError>>,
+    pub(super) reply: Reply<Result<(), IdleError>>,
     _room: Room,
 }
 
@@ -69,13 +69,11 @@ impl QueueActor {
 }
 
 impl Handler<Get> for QueueActor {
-    type Result = Later<Result<Found, CallError>>;
+    type Result = ();
 
-    fn handle(&mut self, Get { ticket, room }: Get, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, Get { ticket, room, reply }: Get, ctx: &mut Context<Self>) {
         if let Some(why) = self.stage.silence() {
-            self.refuse(ctx, move || reply.give(Err(why)));
-            return response;
+            return self.refuse(reply, why);
         }
         let queue = self.writer.queue();
         let info = queue.get(ticket).map(|live| self.info(ticket, live));
@@ -88,18 +86,15 @@ impl Handler<Get> for QueueActor {
             drop(room);
         });
         self.request_turn(ctx);
-        response
     }
 }
 
 impl Handler<List> for QueueActor {
-    type Result = Later<Result<Page, CallError>>;
+    type Result = ();
 
-    fn handle(&mut self, List { query, room }: List, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, List { query, room, reply }: List, ctx: &mut Context<Self>) {
         if let Some(why) = self.stage.silence() {
-            self.refuse(ctx, move || reply.give(Err(why)));
-            return response;
+            return self.refuse(reply, why);
         }
         let page = Page::of(&query, self.writer.queue().tickets_from(query.first()), |ticket, live| self.info(ticket, live));
         self.answer(move || {
@@ -107,18 +102,15 @@ impl Handler<List> for QueueActor {
             drop(room);
         });
         self.request_turn(ctx);
-        response
     }
 }
 
 impl Handler<Targets> for QueueActor {
-    type Result = Later<Result<Vec<TargetInfo>, CallError>>;
+    type Result = ();
 
-    fn handle(&mut self, Targets { room }: Targets, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, Targets { room, reply }: Targets, ctx: &mut Context<Self>) {
         if let Some(why) = self.stage.silence() {
-            self.refuse(ctx, move || reply.give(Err(why)));
-            return response;
+            return self.refuse(reply, why);
         }
         let mut targets: Vec<TargetInfo> = self.targets.iter().map(|(target, known)| self.target_info(target, known)).collect();
         targets.sort_by(|one, other| one.target.cmp(&other.target));
@@ -127,22 +119,18 @@ impl Handler<Targets> for QueueActor {
             drop(room);
         });
         self.request_turn(ctx);
-        response
     }
 }
 
 impl Handler<UntilIdle> for QueueActor {
-    type Result = Later<Result<(), IdleError>>;
+    type Result = ();
 
-    fn handle(&mut self, UntilIdle { patience, room }: UntilIdle, ctx: &mut Context<Self>) -> Self::Result {
-        let (response, reply) = Later::new();
+    fn handle(&mut self, UntilIdle { patience, room, reply }: UntilIdle, ctx: &mut Context<Self>) {
         if let Some(why) = self.stage.silence() {
-            self.refuse(ctx, move || reply.give(Err(why.into())));
-            return response;
+            return self.refuse(reply, why);
         }
         self.waiting_for_idle.push(WaitingForIdle { until: self.clock.now().steady + patience, reply, _room: room });
         self.request_turn(ctx);
-        response
     }
 }
 

@@ -82,15 +82,15 @@ impl QueueActor {
             self.runs_no_more(ticket, attempt);
             return self.take_units(Some(unit));
         };
-        let signals = match self.ledger.begin(self.reign, ticket, attempt, unit) {
-            Ok(signals) => signals,
+        let cancelled = match self.ledger.begin(self.reign, ticket, attempt, unit) {
+            Ok(cancelled) => cancelled,
             // Another queue is in office, and decides what becomes of it.
             Err(unit) => return drop(unit),
         };
         let policy = self.policy(live);
         let (number, timeout) = (live.failures.saturating_add(1), policy.attempt_timeout());
         let selected = Selected {
-            flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, signals, self.ledger.clone()),
+            flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, cancelled, self.ledger.clone()),
             budget: policy.budget(live.failures, live.start),
             now: self.time_of(now, ticket, live),
         };

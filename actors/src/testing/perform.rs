@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use journeyman_core::{JobId, Kind, Ticket, Time};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::START;
 use crate::clock::{Clock, VirtualClock};
@@ -15,7 +16,6 @@ use crate::cx::{Cx, Running};
 use crate::draft::Draft;
 use crate::job::{Job, JobResult};
 use crate::jobs::Jobs;
-use crate::ledger::Signals;
 use crate::registry::bring_back;
 
 /// Runs a job once and answers what it answers. It goes through its codec first, as a stored one does; it runs as the first
@@ -66,7 +66,7 @@ pub async fn perform_with<J: Job>(job: J, context: J::Context, jobs: Jobs) -> Jo
         id: JobId::of(Ticket(1)),
         number: 1,
         job: stored,
-        signals: Signals::default(),
+        cancelled: CancellationToken::new(),
         draining: watch::channel(false).1,
         seat: Weak::new(),
         clock: Clock::Virtual(clock.clone()),
