@@ -64,8 +64,10 @@ fn what_was_compacted_opens_to_the_same_state_and_goes_on() {
                 // Later the tail that was carried into the next segment counts twice, until both are removed.
                 assert_eq!(store.recovery.bytes(), life.journal.counters().bytes, "{kind:?}, round {round}");
             }
-            assert!(store.recovery.bytes_since_snapshot() < store.recovery.bytes());
+            let (bytes, since) = (store.recovery.bytes(), store.recovery.bytes_since_snapshot());
+            assert_eq!(bytes, compacted.kept_bytes + since, "{kind:?}, round {round}: the reserve, and what is behind the snapshot");
             assert_eq!(store.queue, life.queue, "{kind:?}");
+            assert_eq!(store.recovery.into_journal(LIMITS, Salt(1)).counters().bytes, bytes, "{kind:?}, round {round}");
             if round == 2 {
                 life = Life::begin(&rig);
             }
