@@ -135,7 +135,7 @@ pub enum End {
 }
 
 impl End {
-    /// Every end, in the order of their tags.
+    /// Every end, in the order of their tags, which is that of their numbers.
     pub const ALL: [Self; 5] = [Self::Done, Self::Rejected, Self::Unsafe, Self::Spent, Self::Late];
 
     /// The word for logs and tables.
@@ -286,6 +286,11 @@ mod tests {
         };
         let shown = format!("{job:?} {:?}", Fault::new(Cause::Failed, "canary"));
         assert!(!shown.contains("canary") && !shown.contains("99, 97"), "{shown}");
+    }
+
+    #[test]
+    fn an_end_is_found_by_its_number() {
+        assert!(End::ALL.iter().enumerate().all(|(at, end)| *end as usize == at));
     }
 
     #[test]

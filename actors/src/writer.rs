@@ -16,7 +16,7 @@ pub(crate) struct Writer {
     /// The last record of the batch at the journal, and when it went there.
     in_flight: Option<(Seq, Time)>,
     in_flight_bytes: u64,
-    /// Bytes of the last batch that set out: the next one takes about as many.
+    /// Bytes of the last batch that set out, up to a bound: the next one takes about as many.
     usual_bytes: usize,
     durable: Seq,
     written: bool,
@@ -100,8 +100,8 @@ impl Writer {
         let time = self.filling.as_ref().map_or(now.wall, |batch| batch.time);
         // Refused, it leaves no batch behind that would wait for records.
         let change = self.queue.step(seq, time, record)?;
-        let body = || Vec::with_capacity(self.usual_bytes);
-        let batch = self.filling.get_or_insert_with(|| Batch { epoch, first: seq, count: 0, time, body: body() });
+        let usual = self.usual_bytes;
+        let batch = self.filling.get_or_insert_with(|| Batch { epoch, first: seq, count: 0, time, body: Vec::with_capacity(usual) });
         record::encode(record, &mut batch.body);
         batch.count += 1;
         Ok((seq, change))
@@ -120,7 +120,7 @@ impl Writer {
         let Some(batch) = self.filling.take_if(|batch| batch.count > 0) else { return false };
         self.in_flight = Some((batch.last(), now.steady));
         self.in_flight_bytes = batch.body.len() as u64;
-        self.usual_bytes = batch.body.len();
+        self.usual_bytes = batch.body.len().min(MOST_RESERVED);
         self.journal.do_send(Append { batch, reply: AppendReply::to(self.me.clone()) });
         true
     }
@@ -160,5 +160,7 @@ impl Writer {
     }
 }
 
+/// Room that is made for a batch before its first record is there.
+const MOST_RESERVED: usize = 64 << 10;
 /// The most that a Lead takes: a tag and a number.
 const LEAD_BYTES: u64 = 16;

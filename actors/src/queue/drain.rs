@@ -144,6 +144,9 @@ impl Handler<Drain> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, Drain { patience, reply }: Drain, ctx: &mut Context<Self>) {
+        if !reply.is_wanted() {
+            return;
+        }
         let until = self.clock.now().steady + patience;
         match self.stage {
             // Dropped, the answer says that it was lost: the runner has failed.

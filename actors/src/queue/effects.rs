@@ -53,7 +53,7 @@ pub(super) enum Effect {
         attempt: Option<Attempt>,
         job: Arc<Job>,
     },
-    /// The answer to a call that stored jobs, the most frequent of all.
+    /// The answer to a call that stored jobs: the most frequent of all, so it needs no box.
     Stored {
         receipts: Vec<Receipt>,
         reply: Reply<Result<Vec<Receipt>, EnqueueError>>,
@@ -158,8 +158,8 @@ impl QueueActor {
                 self.has_ended(ticket, JobEnd::Cancelled);
             }
             Effect::Stored { receipts, reply, room } => {
-                reply.give(Ok(receipts));
                 drop(room);
+                reply.give(Ok(receipts));
             }
             Effect::Answer { answer, .. } => answer(),
         }

@@ -11,20 +11,20 @@ use crate::answers::JobEnd;
 use crate::error::CallError;
 use crate::messages::{Outcome, Reply};
 
-type Waiting = Reply<Result<JobEnd, CallError>>;
+type Asker = Reply<Result<JobEnd, CallError>>;
 
 /// Who waits, by ticket. Each holds his place at the edge himself, and gives it back when he goes away; here he is then
 /// swept out before those who have gone outnumber those who wait.
 #[derive(Default)]
 pub(super) struct WaitingForEnds {
-    replies: HashMap<Ticket, Vec<Waiting>>,
+    replies: HashMap<Ticket, Vec<Asker>>,
     waiting: usize,
     /// How many there were after the last sweep.
     swept: usize,
 }
 
 impl WaitingForEnds {
-    fn wait(&mut self, ticket: Ticket, reply: Waiting) {
+    fn wait(&mut self, ticket: Ticket, reply: Asker) {
         if self.waiting > self.swept.saturating_mul(2) + SWEEP_FROM {
             self.sweep();
         }
@@ -41,7 +41,7 @@ impl WaitingForEnds {
         self.swept = self.waiting;
     }
 
-    fn of(&mut self, ticket: Ticket) -> Vec<Waiting> {
+    fn of(&mut self, ticket: Ticket) -> Vec<Asker> {
         if self.replies.is_empty() {
             return Vec::new();
         }
@@ -76,9 +76,13 @@ impl Handler<Outcome> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, Outcome { ticket, reply }: Outcome, ctx: &mut Context<Self>) {
+        if !reply.is_wanted() {
+            return;
+        }
         let queue = self.writer.queue();
         if let Some(why) = self.stage.silence() {
-            self.refuse(reply, why);
+            self.clock.stir();
+            reply.give(Err(why));
         } else if queue.get(ticket).is_some() {
             self.waiting_for_ends.wait(ticket, reply);
         } else {

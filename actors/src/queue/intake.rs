@@ -10,6 +10,7 @@ use journeyman_core::{JobId, Now, Op, Target, Ticket};
 
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, entry};
+use crate::admission::Room;
 use crate::answers::{Cancelled, Receipt};
 use crate::error::EnqueueError;
 use crate::messages::{Cancel, Due, Enqueue, NewJob, Reply};
@@ -47,8 +48,8 @@ impl QueueActor {
             self.wants_room |= full == JOURNAL_BYTES;
             // Refusals reveal decided facts too: they wait like every answer.
             return self.answer_call(move || {
-                reply.give(Err(EnqueueError::Full(full)));
                 drop(room);
+                reply.give(Err(EnqueueError::Full(full)));
             });
         }
         let mut receipts = Vec::with_capacity(jobs.len());
@@ -91,7 +92,7 @@ impl QueueActor {
             (count > 0 && queue.pending() + queue.running() + count > limits.pending, "pending tickets"),
             (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
             (keys > 0 && queue.keys_left_at(now.wall, keys) + keys > limits.keys, "keys"),
-            (self.targets_are_full(jobs.iter().filter(is_new)), "targets"),
+            (self.targets_are_full(jobs.iter().filter(|new| new.job.target.is_some()).filter(is_new)), "targets"),
             (self.journal_room(limits.capacity) < bytes, JOURNAL_BYTES),
         ];
         bounds.into_iter().find_map(|(full, what)| full.then_some(what))
@@ -138,14 +139,15 @@ impl QueueActor {
             answer
         };
         self.answer_call(move || {
-            reply.give(Ok(answer));
             drop(room);
+            reply.give(Ok(answer));
         });
     }
 
-    /// Answers at once what changes nothing.
-    pub(super) fn refuse<T, E>(&self, reply: Reply<Result<T, E>>, why: impl Into<E>) {
+    /// Answers at once what changes nothing. As with every answer, the place of the call is free when its caller hears.
+    pub(super) fn refuse<T, E>(&self, reply: Reply<Result<T, E>>, room: Room, why: impl Into<E>) {
         self.clock.stir();
+        drop(room);
         reply.give(Err(why.into()));
     }
 
@@ -161,7 +163,9 @@ impl Handler<Enqueue> for QueueActor {
 
     fn handle(&mut self, enqueue: Enqueue, ctx: &mut Context<Self>) {
         match self.stage.refusal() {
-            Some(why) => self.refuse(enqueue.reply, why),
+            // Its caller has gone while it waited here.
+            _ if !enqueue.reply.is_wanted() => {}
+            Some(why) => self.refuse(enqueue.reply, enqueue.room, why),
             None => self.call(Intake::Enqueue(enqueue), ctx),
         }
     }
@@ -172,7 +176,8 @@ impl Handler<Cancel> for QueueActor {
 
     fn handle(&mut self, cancel: Cancel, ctx: &mut Context<Self>) {
         match self.stage.refusal() {
-            Some(why) => self.refuse(cancel.reply, why),
+            _ if !cancel.reply.is_wanted() => {}
+            Some(why) => self.refuse(cancel.reply, cancel.room, why),
             None => self.call(Intake::Cancel(cancel), ctx),
         }
     }

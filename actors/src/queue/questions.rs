@@ -72,8 +72,11 @@ impl Handler<Get> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, Get { ticket, room, reply }: Get, ctx: &mut Context<Self>) {
+        if !reply.is_wanted() {
+            return;
+        }
         if let Some(why) = self.stage.silence() {
-            return self.refuse(reply, why);
+            return self.refuse(reply, room, why);
         }
         let queue = self.writer.queue();
         let info = queue.get(ticket).map(|live| self.info(ticket, live));
@@ -82,8 +85,8 @@ impl Handler<Get> for QueueActor {
         self.answer(move || {
             // An end is looked up when everything before this is on disk, the end included.
             let gone = || if was_issued { status.recent.end_of(ticket) } else { JobEnd::NotFound };
-            reply.give(Ok(info.map_or_else(|| Found::Gone(gone()), Found::Live)));
             drop(room);
+            reply.give(Ok(info.map_or_else(|| Found::Gone(gone()), Found::Live)));
         });
         self.request_turn(ctx);
     }
@@ -93,13 +96,16 @@ impl Handler<List> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, List { query, room, reply }: List, ctx: &mut Context<Self>) {
+        if !reply.is_wanted() {
+            return;
+        }
         if let Some(why) = self.stage.silence() {
-            return self.refuse(reply, why);
+            return self.refuse(reply, room, why);
         }
         let page = Page::of(&query, self.writer.queue().tickets_from(query.first()), |ticket, live| self.info(ticket, live));
         self.answer(move || {
-            reply.give(Ok(page));
             drop(room);
+            reply.give(Ok(page));
         });
         self.request_turn(ctx);
     }
@@ -109,14 +115,17 @@ impl Handler<Targets> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, Targets { room, reply }: Targets, ctx: &mut Context<Self>) {
+        if !reply.is_wanted() {
+            return;
+        }
         if let Some(why) = self.stage.silence() {
-            return self.refuse(reply, why);
+            return self.refuse(reply, room, why);
         }
         let mut targets: Vec<TargetInfo> = self.targets.iter().map(|(target, known)| self.target_info(target, known)).collect();
         targets.sort_by(|one, other| one.target.cmp(&other.target));
         self.answer(move || {
-            reply.give(Ok(targets));
             drop(room);
+            reply.give(Ok(targets));
         });
         self.request_turn(ctx);
     }
@@ -126,8 +135,11 @@ impl Handler<UntilIdle> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, UntilIdle { patience, room, reply }: UntilIdle, ctx: &mut Context<Self>) {
+        if !reply.is_wanted() {
+            return;
+        }
         if let Some(why) = self.stage.silence() {
-            return self.refuse(reply, why);
+            return self.refuse(reply, room, why);
         }
         self.waiting_for_idle.push(WaitingForIdle { until: self.clock.now().steady + patience, reply, _room: room });
         self.request_turn(ctx);
