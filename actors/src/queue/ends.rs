@@ -42,6 +42,7 @@ impl WaitingForEnds {
     }
 
     fn of(&mut self, ticket: Ticket) -> Vec<Asker> {
+        // Asked at the end of every job, and mostly nobody waits.
         if self.replies.is_empty() {
             return Vec::new();
         }
