@@ -131,7 +131,7 @@ impl QueueActor {
             schedule: Schedule::new(rules.policies.keys().cloned()),
             effects: Effects::default(),
             intake: VecDeque::new(),
-            pace: Pace::default(),
+            pace: Pace::new(rules.limits.capacity),
             outcomes: VecDeque::new(),
             running: HashMap::new(),
             starts: Vec::new(),

@@ -12,8 +12,9 @@ use super::QueueActor;
 use crate::clock::{Clock, Stopwatch};
 
 /// What the queue knows of those who call and of what its last batches carried.
-#[derive(Default)]
 pub(super) struct Pace {
+    /// Callers who may ride in one batch while attempts come and go.
+    places: usize,
     /// Callers whose answers wait for the batch that is being filled.
     riders: usize,
     /// Whether the batch that is being filled moves an attempt.
@@ -27,13 +28,20 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// For so many attempts at once.
+    pub(super) const fn new(capacity: u32) -> Self {
+        let capacity = capacity as usize;
+        let places = if capacity > LEAST_RIDERS { capacity } else { LEAST_RIDERS };
+        Self { places, riders: 0, moves_attempts: false, quiet_batches: 0, awaited: None, underway: None }
+    }
+
     /// How many calls this turn may take in.
-    pub(super) const fn calls(&self) -> usize {
+    pub(super) fn calls(&self) -> usize {
         if !self.is_busy() {
             return CALLS;
         }
-        let places = RIDERS.saturating_sub(self.riders);
-        if places < CALLS_WHILE_BUSY { places } else { CALLS_WHILE_BUSY }
+        let places = self.places.saturating_sub(self.riders);
+        places.min(self.places / TURNS).min(CALLS)
     }
 
     /// A call was taken in.
@@ -110,11 +118,11 @@ impl QueueActor {
 
 /// Calls that one turn takes in: a fraction of a millisecond.
 const CALLS: usize = 512;
-/// The same while attempts come and go: their outcomes do not wait behind a flood of calls.
-const CALLS_WHILE_BUSY: usize = 32;
-/// Callers who ride in one batch while attempts come and go. To wake a caller costs more than to store a job, so it is callers
-/// that are counted: one may bring a thousand jobs.
-const RIDERS: usize = 64;
+/// Callers who ride in one batch while attempts come and go: as many as there are attempts, and at least so many. To wake a caller costs
+/// more than to store a job, so it is callers that are counted: one may bring a thousand jobs.
+const LEAST_RIDERS: usize = 64;
+/// They come in over so many turns at least: outcomes do not wait behind a flood of calls.
+const TURNS: usize = 2;
 /// After so many batches that moved no attempt, none come and go: one sets out in a batch, ends during the next, and is in the third.
 const QUIET_BATCHES: u32 = 3;
 /// How long a batch waits for those who were just answered: a quarter of the last sync, within these.
