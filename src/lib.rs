@@ -6,10 +6,12 @@
 //! ```text
 //!   ids time                     what travels
 //!   job op                       what is asked, and what can happen to it
+//!   packed                       a job as it is kept while it waits
 //!   queue                        the state machine: one function, `Queue::step`, live and in replay
+//!   table                        what is known of each ticket, by its number
 //!   schedule                     which pending ticket is next, and what holds it back
 //!   retry breaker pool           the policies; they know neither the queue nor each other
-//!   record                       ops as bytes
+//!   bytes record                 data as bytes; ops as bytes
 //!   disk journal                 batches of records as files, durable before they are believed
 //!   snapshot                     the state at a seq, saved
 //!   store compaction             what is on disk, opened; and kept small
@@ -19,6 +21,8 @@
 pub mod breaker;
 #[doc(hidden)]
 pub mod bugs;
+#[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
+mod bytes;
 // What reads what a disk holds answers to any bytes, and never ends the process: so it does not index, and unwraps nothing.
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod compaction;
@@ -31,6 +35,8 @@ pub mod job;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod journal;
 pub mod op;
+#[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
+pub mod packed;
 pub mod pool;
 pub mod queue;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
@@ -43,12 +49,14 @@ pub mod schedule;
 pub mod snapshot;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod store;
+mod table;
 pub mod time;
 
 pub use breaker::Circuit;
 pub use ids::{Attempt, Epoch, JobId, Key, Kind, Seq, Target, Ticket};
 pub use job::{Cause, Codec, End, Fault, Job, Options};
 pub use op::{Op, Record};
+pub use packed::{Packed, Route};
 pub use queue::Queue;
 pub use retry::Policy;
 pub use time::{Now, Span, Time};

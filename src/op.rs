@@ -26,10 +26,9 @@
 //!
 //! `docs/architecture.md` has the whole list.
 
-use std::sync::Arc;
-
 use crate::ids::{Attempt, Epoch, Key, Ticket};
-use crate::job::{End, Fault, Job};
+use crate::job::{End, Fault};
+use crate::packed::Packed;
 use crate::time::Time;
 
 /// One transition of one ticket.
@@ -44,7 +43,7 @@ pub enum Op {
         /// Unique while the ticket lives and for its window after.
         key: Option<Key>,
         /// What to do.
-        job: Arc<Job>,
+        job: Packed,
     },
     /// Pending to running; the attempt is named by this record's seq. Due is judged live, never in the fold.
     Select {

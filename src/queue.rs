@@ -2,14 +2,16 @@
 //! and in replay alike. It knows no clock, no chance, no disk, and no policy: whether a ticket may be taken, and when a
 //! failed one is due again, is decided outside and told to it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::bugs::{self, Bug};
 use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
-use crate::job::{End, Fault, Job};
+use crate::job::{End, Fault};
 use crate::op::{Op, Record};
+use crate::packed::{Packed, Route};
+use crate::table::Table;
 use crate::time::Time;
 
 /// The durable state of one partition: what every replay of its journal comes to.
@@ -18,7 +20,8 @@ pub struct Queue {
     last: Seq,
     epoch: Epoch,
     issued: Ticket,
-    tickets: BTreeMap<Ticket, Live>,
+    tickets: Table<Live>,
+    routes: Routes,
     keys: HashMap<Key, Holder>,
     /// Keys of ended tickets by the end of their window.
     expiring: BTreeSet<(Time, Ticket, Key)>,
@@ -32,7 +35,7 @@ pub struct Queue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
     /// What to do.
-    pub job: Arc<Job>,
+    pub job: Packed,
     /// Unique while the ticket lives.
     pub key: Option<Key>,
     /// The first due, from which the policy's deadline counts.
@@ -41,8 +44,8 @@ pub struct Live {
     pub rank: Time,
     /// Attempts that failed.
     pub failures: u32,
-    /// What went wrong last.
-    pub fault: Option<Fault>,
+    /// What went wrong last. Apart, as most have nothing to tell.
+    pub fault: Option<Box<Fault>>,
     /// Pending or running.
     pub phase: Phase,
 }
@@ -60,6 +63,42 @@ pub enum Phase {
         /// The attempt whose outcome counts.
         attempt: Attempt,
     },
+}
+
+/// The routes of live tickets, each once: tickets are many more. Those that no ticket has any more go when twice as many came.
+#[derive(Clone, Debug, Default)]
+struct Routes {
+    all: HashSet<Arc<Route>>,
+    /// The next ticket is often of the same.
+    last: Option<Arc<Route>>,
+    swept: usize,
+}
+
+/// Nothing is known by them that tickets do not know.
+impl PartialEq for Routes {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Routes {}
+
+impl Routes {
+    fn shared(&mut self, route: &Arc<Route>) -> Arc<Route> {
+        if let Some(last) = self.last.as_ref().filter(|last| *last == route) {
+            return last.clone();
+        }
+        let shared = self.all.get(route).cloned().unwrap_or_else(|| {
+            if self.all.len() > self.swept.saturating_mul(2) + ROUTES_KEPT {
+                self.all.retain(|route| Arc::strong_count(route) > 1);
+                self.swept = self.all.len();
+            }
+            self.all.insert(route.clone());
+            route.clone()
+        });
+        self.last = Some(shared.clone());
+        shared
+    }
 }
 
 /// How many tickets ended in each way, over the whole life of the journal.
@@ -83,10 +122,9 @@ impl Live {
     /// About what a snapshot takes for it.
     fn bytes(&self) -> u64 {
         let job = &self.job;
-        let names = job.kind.as_str().len() + job.target.as_ref().map_or(0, |target| target.as_str().len()) + key_bytes(self.key.as_ref());
-        let pairs = OPTION_BYTES * job.options.0.len() + META_BYTES * job.meta.len();
+        let names = job.kind().as_str().len() + job.target().map_or(0, |target| target.as_str().len()) + key_bytes(self.key.as_ref());
         let fault = self.fault.as_ref().map_or(0, |fault| fault.text().len());
-        job.weight() + (TICKET_BYTES + names + pairs + fault) as u64
+        (job.body_bytes().len() + TICKET_BYTES + names + fault) as u64
     }
 }
 
@@ -204,7 +242,7 @@ impl Queue {
         Ok(Change::Led)
     }
 
-    fn enqueue(&mut self, now: Time, due: Time, key: Option<&Key>, job: &Arc<Job>) -> Result<Change, Misfit> {
+    fn enqueue(&mut self, now: Time, due: Time, key: Option<&Key>, job: &Packed) -> Result<Change, Misfit> {
         if let Some(holder) = key.and_then(|key| self.holder(key, now)) {
             return Err(Misfit::Duplicate(holder));
         }
@@ -228,7 +266,7 @@ impl Queue {
     }
 
     fn select(&mut self, ticket: Ticket, attempt: Attempt) -> Result<Change, Misfit> {
-        let live = self.tickets.get_mut(&ticket).ok_or(Misfit::Unknown)?;
+        let live = self.tickets.get_mut(ticket).ok_or(Misfit::Unknown)?;
         let Phase::Pending { .. } = live.phase else { return Err(Misfit::NotPending) };
         live.phase = Phase::Running { attempt };
         self.running += 1;
@@ -252,7 +290,7 @@ impl Queue {
         let live = self.run_of(ticket, attempt)?;
         let before = live.bytes();
         live.failures = live.failures.saturating_add(1);
-        live.fault = Some(fault.clone());
+        live.fault = Some(Box::new(fault.clone()));
         live.rank = due;
         live.phase = Phase::Pending { due };
         let after = live.bytes();
@@ -269,11 +307,12 @@ impl Queue {
 
     /// The ticket, when `attempt` is the one that runs it.
     fn run_of(&mut self, ticket: Ticket, attempt: Attempt) -> Result<&mut Live, Misfit> {
-        let live = self.tickets.get_mut(&ticket).ok_or(Misfit::Unknown)?;
+        let live = self.tickets.get_mut(ticket).ok_or(Misfit::Unknown)?;
         if live.phase == (Phase::Running { attempt }) { Ok(live) } else { Err(Misfit::Stale) }
     }
 
-    fn insert(&mut self, ticket: Ticket, live: Live) {
+    fn insert(&mut self, ticket: Ticket, mut live: Live) {
+        live.job.share(self.routes.shared(live.job.route()));
         self.running += usize::from(matches!(live.phase, Phase::Running { .. }));
         self.weight += live.job.weight();
         self.live_bytes += live.bytes();
@@ -281,12 +320,12 @@ impl Queue {
     }
 
     fn remove(&mut self, ticket: Ticket, now: Time) -> Option<Live> {
-        let live = self.tickets.remove(&ticket)?;
+        let live = self.tickets.remove(ticket)?;
         self.running -= usize::from(matches!(live.phase, Phase::Running { .. }));
         self.weight -= live.job.weight();
         self.live_bytes -= live.bytes();
         if let Some(key) = &live.key {
-            let until = now + live.job.options.key_window();
+            let until = now + live.job.key_window();
             self.remember(until, ticket, key.clone());
         }
         Some(live)
@@ -320,17 +359,22 @@ impl Queue {
     /// The live ticket.
     #[must_use]
     pub fn get(&self, ticket: Ticket) -> Option<&Live> {
-        self.tickets.get(&ticket)
+        self.tickets.get(ticket)
+    }
+
+    /// The route of the ticket that came last: that of the next one is often the same.
+    pub(crate) const fn last_route(&self) -> Option<&Arc<Route>> {
+        self.routes.last.as_ref()
     }
 
     /// All live tickets, in the order of their numbers.
     pub fn tickets(&self) -> impl Iterator<Item = (Ticket, &Live)> {
-        self.tickets.iter().map(|(ticket, live)| (*ticket, live))
+        self.tickets.iter()
     }
 
     /// The live tickets from `first` on, in the order of their numbers. Finding the first costs the logarithm of how many live.
     pub fn tickets_from(&self, first: Ticket) -> impl Iterator<Item = (Ticket, &Live)> {
-        self.tickets.range(first..).map(|(ticket, live)| (*ticket, live))
+        self.tickets.iter_from(first)
     }
 
     /// The last record that was applied.
@@ -399,21 +443,21 @@ impl Queue {
     /// # Panics
     /// When a counter or an index disagrees with the tickets.
     pub fn check(&self) {
-        let running = self.tickets.values().filter(|live| matches!(live.phase, Phase::Running { .. })).count();
+        let running = self.tickets().filter(|(_, live)| matches!(live.phase, Phase::Running { .. })).count();
         assert_eq!(self.running, running, "running tickets");
-        assert_eq!(self.weight, self.tickets.values().map(|live| live.job.weight()).sum::<u64>(), "weight");
-        let tickets: u64 = self.tickets.values().map(Live::bytes).sum();
+        assert_eq!(self.weight, self.tickets().map(|(_, live)| live.job.weight()).sum::<u64>(), "weight");
+        let tickets: u64 = self.tickets().map(|(_, live)| live.bytes()).sum();
         let keys: u64 = self.expiring.iter().map(|(.., key)| ended_bytes(key)).sum();
         assert_eq!(self.live_bytes, tickets + keys, "live bytes");
         assert_eq!(self.issued.0, self.ends.total() + self.tickets.len() as u64, "every ticket lives or ended");
-        assert!(self.tickets.keys().next_back().is_none_or(|ticket| *ticket <= self.issued), "issued");
-        for (ticket, live) in &self.tickets {
+        assert!(self.tickets.last().is_none_or(|ticket| ticket <= self.issued), "issued");
+        for (ticket, live) in self.tickets() {
             if let Some(key) = &live.key {
-                assert_eq!(self.keys.get(key), Some(&Holder { ticket: *ticket, until: None }), "key of {ticket}");
+                assert_eq!(self.keys.get(key), Some(&Holder { ticket, until: None }), "key of {ticket}");
             }
         }
         let held = self.keys.values().filter(|holder| holder.until.is_none()).count();
-        assert_eq!(held, self.tickets.values().filter(|live| live.key.is_some()).count(), "live keys");
+        assert_eq!(held, self.tickets().filter(|(_, live)| live.key.is_some()).count(), "live keys");
         for (until, ticket, key) in &self.expiring {
             assert_eq!(self.keys.get(key), Some(&Holder { ticket: *ticket, until: Some(*until) }), "ended key of {ticket}");
         }
@@ -443,7 +487,7 @@ impl Queue {
     }
 
     pub(crate) fn tickets_after(&self, ticket: Ticket) -> impl Iterator<Item = (Ticket, &Live)> {
-        self.tickets.range((Bound::Excluded(ticket), Bound::Unbounded)).map(|(ticket, live)| (*ticket, live))
+        self.tickets.iter_from(ticket).skip_while(move |(other, _)| *other == ticket)
     }
 
     pub(crate) fn ended_keys_after(&self, key: Option<&EndedKey>) -> impl Iterator<Item = &EndedKey> {
@@ -462,7 +506,7 @@ impl Queue {
 
     /// Takes in a ticket. Tickets come in the order of their numbers, before all ended keys.
     pub(crate) fn take_in(&mut self, ticket: Ticket, live: Live) -> Result<(), &'static str> {
-        let newest = self.tickets.keys().next_back().copied().unwrap_or_default();
+        let newest = self.tickets.last().unwrap_or_default();
         if ticket <= newest || ticket > self.issued || !self.expiring.is_empty() {
             return Err("a ticket that was issued, behind the one before and before the ended keys");
         }
@@ -481,7 +525,7 @@ impl Queue {
             return Err("an ended key behind the one before");
         }
         let (until, ticket, key) = ended;
-        if !self.was_issued(ticket) || self.tickets.contains_key(&ticket) || self.keys.contains_key(&key) {
+        if !self.was_issued(ticket) || self.tickets.get(ticket).is_some() || self.keys.contains_key(&key) {
             return Err("a key of an ended ticket, held by no other");
         }
         self.remember(until, ticket, key);
@@ -503,11 +547,9 @@ fn ended_bytes(key: &Key) -> u64 {
 }
 
 /// The fixed part of a ticket in a snapshot: its length, tag, times and numbers.
-const TICKET_BYTES: usize = 40;
-/// The tag and number of an option.
-const OPTION_BYTES: usize = 6;
-/// The lengths of a pair of meta.
-const META_BYTES: usize = 2;
+const TICKET_BYTES: usize = 37;
+/// So many routes are kept, whether a ticket has them or not.
+const ROUTES_KEPT: usize = 64;
 /// The fixed part of an ended key.
 const ENDED_BYTES: usize = 20;
 /// Keys that are forgotten with one keyed Enqueue, when their windows are over.

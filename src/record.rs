@@ -1,16 +1,18 @@
 //! Records as bytes: a numeric tag, then the fields in postcard. The decoder is total: any bytes give a record or an
 //! error, and what it reserves is bounded by the bytes that are left.
 //!
-//! The bytes are frozen: a tag keeps its number and its fields for good, `Enqueue` and `JobFields` among them. What is to be new: for
+//! The bytes are frozen: a tag keeps its number and its fields for good, `Enqueue` and what `packed.rs` writes of a job among them. What is to be new: for
 //! a job, an option (unknown ones are kept, and read by who knows them); for anything else, a new tag. The steps are in `op.rs`.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::bytes::write;
 use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
-use crate::job::{Cause, Codec, End, Fault, Job, Options};
+use crate::job::{Cause, End, Fault};
 use crate::op::{Op, Record};
+use crate::packed::{Head, Packed, Route};
 use crate::time::Time;
 
 /// Appends the bytes of `record` to `out`.
@@ -19,7 +21,8 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
         Record::Lead { epoch } => put(out, LEAD, epoch),
         Record::Op(Op::Enqueue { now, due, key, job }) => {
             let key = key.as_ref().map(Key::as_str);
-            put(out, ENQUEUE, &Enqueue { now: *now, due: *due, key, job: JobFields::of(job) });
+            put(out, ENQUEUE, &Enqueue { now: *now, due: *due, key, head: job.head() });
+            out.extend_from_slice(job.body_bytes());
         }
         Record::Op(Op::Select { ticket }) => put(out, SELECT, ticket),
         Record::Op(Op::Complete { ticket, attempt, end, fault: None }) => {
@@ -41,10 +44,15 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
 /// # Errors
 /// [`Malformed`] when the bytes are not what [`encode`] writes; `bytes` is then of no further use.
 pub fn decode(bytes: &mut &[u8]) -> Result<Record, Malformed> {
+    decode_like(bytes, None)
+}
+
+/// The same; a job of this route shares it.
+pub(crate) fn decode_like(bytes: &mut &[u8], route: Option<&Arc<Route>>) -> Result<Record, Malformed> {
     let tag: u32 = take(bytes)?;
     let op = match tag {
         LEAD => return Ok(Record::Lead { epoch: Epoch(take(bytes)?) }),
-        ENQUEUE => take_enqueue(bytes)?,
+        ENQUEUE => take_enqueue(bytes, route)?,
         SELECT => Op::Select { ticket: take(bytes)? },
         COMPLETE => {
             let (ticket, attempt, end): (Ticket, Seq, u8) = take(bytes)?;
@@ -90,67 +98,19 @@ struct Enqueue<'a> {
     due: Time,
     key: Option<&'a str>,
     #[serde(borrow)]
-    job: JobFields<'a>,
+    head: Head<'a>,
 }
 
-/// A job as bytes, in records and in snapshots.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct JobFields<'a> {
-    priority: u8,
-    kind: &'a str,
-    version: u16,
-    codec: Codec,
-    target: Option<&'a str>,
-    options: Vec<(u32, u64)>,
-    meta: Vec<(String, String)>,
-    #[serde(borrow, with = "serde_bytes")]
-    payload: &'a [u8],
-}
-
-impl<'a> JobFields<'a> {
-    pub(crate) fn of(job: &'a Job) -> Self {
-        Self {
-            priority: job.priority,
-            kind: job.kind.as_str(),
-            version: job.version,
-            codec: job.codec,
-            target: job.target.as_ref().map(crate::ids::Target::as_str),
-            options: job.options.0.clone(),
-            meta: job.meta.clone(),
-            payload: &job.payload,
-        }
-    }
-
-    pub(crate) fn into_job(self) -> Job {
-        Job {
-            kind: self.kind.into(),
-            version: self.version,
-            codec: self.codec,
-            target: self.target.map(Into::into),
-            priority: self.priority,
-            options: Options(self.options),
-            meta: self.meta,
-            payload: self.payload.to_vec(),
-        }
-    }
-}
-
-fn take_enqueue(bytes: &mut &[u8]) -> Result<Op, Malformed> {
-    let (record, rest) = postcard::take_from_bytes::<Enqueue<'_>>(bytes).map_err(|_| Malformed::Fields)?;
+fn take_enqueue(bytes: &mut &[u8], route: Option<&Arc<Route>>) -> Result<Op, Malformed> {
+    let (Enqueue { now, due, key, head }, mut rest) = postcard::take_from_bytes(bytes).map_err(|_| Malformed::Fields)?;
+    let job = Packed::take(&head, route, &mut rest).ok_or(Malformed::Fields)?;
     *bytes = rest;
-    Ok(Op::Enqueue { now: record.now, due: record.due, key: record.key.map(Key::from), job: Arc::new(record.job.into_job()) })
+    Ok(Op::Enqueue { now, due, key: key.map(Key::from), job })
 }
 
 pub(crate) fn put(out: &mut Vec<u8>, tag: u32, fields: &impl Serialize) {
     write(out, &tag);
     write(out, fields);
-}
-
-#[allow(clippy::expect_used, reason = "writing, not reading: a vector takes all, and no field is of unknown length")]
-fn write(out: &mut Vec<u8>, value: &impl Serialize) {
-    let bytes = std::mem::take(out);
-    // Writing to a growing vector cannot fail, and none of our fields is of unknown length.
-    *out = postcard::to_extend(value, bytes).expect("records are plain data");
 }
 
 pub(crate) fn take<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, Malformed> {

@@ -142,6 +142,9 @@ impl Policy {
     /// This policy with what the enqueue call overrode.
     #[must_use]
     pub fn with(mut self, options: &Options) -> Self {
+        if options.0.is_empty() {
+            return self;
+        }
         let number = |tag| options.get(tag);
         if let Some(attempts) = number(Options::ATTEMPTS) {
             self = self.attempts(u32::try_from(attempts).unwrap_or(u32::MAX));

@@ -7,25 +7,26 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::ids::{Kind, Target, Ticket};
+use crate::table::Table;
 use crate::time::{Now, Time};
 
 /// The pending tickets of one partition, in the order in which they will be taken.
 #[derive(Debug, Default)]
 pub struct Schedule {
     kinds: HashSet<Kind>,
-    /// A tree: a table stands still when it doubles, for about a second with seven million tickets in it.
-    places: BTreeMap<Ticket, Place>,
+    places: Table<Place>,
     steady: BTreeSet<(Time, Ticket)>,
     wall: BTreeSet<(Time, Ticket)>,
-    lanes: BTreeMap<u64, Lane>,
-    lane_ids: HashMap<(Kind, Option<Target>), u64>,
-    next_lane: u64,
+    lanes: BTreeMap<u32, Lane>,
+    lane_ids: HashMap<(Kind, Option<Target>), u32>,
+    /// Numbers of lanes that are no more.
+    free_lanes: Vec<u32>,
     /// The lane of the last ticket that came: the next one is often of the same.
-    last_lane: u64,
+    last_lane: u32,
     targets: HashMap<Target, Gated>,
     reopening: BTreeSet<(Time, Target)>,
     /// The least runnable ticket of each lane that is not held.
-    heads: BTreeMap<Order, u64>,
+    heads: BTreeMap<Order, u32>,
     ready: usize,
     runnable: usize,
     put_aside: usize,
@@ -51,6 +52,8 @@ pub struct Entry {
 /// When a ticket may be taken, and by which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
+    /// Now: it is ready as soon as it is here, and waits in no line for its time.
+    AtOnce,
     /// By the clock that never jumps: backoffs, delays, deferrals.
     Steady(Time),
     /// By the wall clock: an instant that was asked for as such.
@@ -117,17 +120,17 @@ impl Schedule {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.tickets += 1;
         }
-        let place = Place { lane, rank, wake, priority, spot: Spot::Waiting };
+        let place = Place { lane, rank, wake, priority, spot: Spot::first(wake) };
         if let Some(before) = self.places.insert(ticket, place) {
             self.leave(ticket, before);
             self.leave_lane(before.lane);
         }
-        self.wait(ticket, wake);
+        self.line_up(ticket, place);
     }
 
     /// Takes a ticket out, wherever it is. Answers whether it was there.
     pub fn remove(&mut self, ticket: Ticket) -> bool {
-        let Some(place) = self.places.remove(&ticket) else { return false };
+        let Some(place) = self.places.remove(ticket) else { return false };
         self.leave(ticket, place);
         self.leave_lane(place.lane);
         true
@@ -181,7 +184,7 @@ impl Schedule {
 
     /// Takes a ticket that is to run; to a target that is being probed, it counts as a probe until [`Schedule::settled`].
     pub fn take(&mut self, ticket: Ticket) {
-        let target = self.places.get(&ticket).and_then(|place| self.lanes.get(&place.lane)).and_then(|lane| lane.target.clone());
+        let target = self.places.get(ticket).and_then(|place| self.lanes.get(&place.lane)).and_then(|lane| lane.target.clone());
         if let Some(target) = target
             && let Some(gated) = self.targets.get_mut(&target)
             && matches!(gated.gate, Gate::Probing { .. })
@@ -225,30 +228,31 @@ impl Schedule {
 
     /// Puts a ticket aside until [`Schedule::bring_back`].
     pub fn put_aside(&mut self, ticket: Ticket, why: Hold) {
-        let Some(place) = self.places.get_mut(&ticket) else { return };
+        let Some(place) = self.places.get_mut(ticket) else { return };
         let before = *place;
         place.spot = Spot::Aside(why);
         if before.spot == Spot::Ready {
-            // What was ready is so at once when it comes back.
-            place.wake = Wake::Steady(Time(0));
+            place.wake = Wake::AtOnce;
         }
+        let after = *place;
         self.leave(ticket, before);
-        self.put_aside += 1;
+        self.line_up(ticket, after);
     }
 
     /// Puts a ticket that was put aside back in line, to wait for what it waited for.
     pub fn bring_back(&mut self, ticket: Ticket) {
-        let Some(place) = self.places.get_mut(&ticket).filter(|place| matches!(place.spot, Spot::Aside(_))) else { return };
+        let Some(place) = self.places.get_mut(ticket).filter(|place| matches!(place.spot, Spot::Aside(_))) else { return };
         let before = *place;
-        place.spot = Spot::Waiting;
+        place.spot = Spot::first(place.wake);
+        let after = *place;
         self.leave(ticket, before);
-        self.wait(ticket, before.wake);
+        self.line_up(ticket, after);
     }
 
     /// Why the ticket is held, when it is.
     #[must_use]
     pub fn hold(&self, ticket: Ticket) -> Option<Hold> {
-        let place = self.places.get(&ticket)?;
+        let place = self.places.get(ticket)?;
         match place.spot {
             Spot::Aside(why) => Some(why),
             Spot::Waiting => None,
@@ -324,7 +328,7 @@ impl Schedule {
     /// # Panics
     /// When a counter or an index disagrees with the places.
     pub fn check(&self) {
-        let spots = |f: fn(&Spot) -> bool| self.places.values().filter(|place| f(&place.spot)).count();
+        let spots = |f: fn(&Spot) -> bool| self.places.iter().filter(|(_, place)| f(&place.spot)).count();
         assert_eq!(self.ready, spots(|spot| matches!(spot, Spot::Ready)), "ready");
         assert_eq!(self.put_aside, spots(|spot| matches!(spot, Spot::Aside(..))), "put aside");
         assert_eq!(self.steady.len() + self.wall.len(), spots(|spot| matches!(spot, Spot::Waiting)), "waiting");
@@ -337,37 +341,40 @@ impl Schedule {
     }
 
     fn make_ready(&mut self, ticket: Ticket) {
-        let Some(place) = self.places.get_mut(&ticket) else { return };
+        let Some(place) = self.places.get_mut(ticket) else { return };
         let before = *place;
         place.spot = Spot::Ready;
+        let after = *place;
         self.leave(ticket, before);
-        self.change(before.lane, |lane| {
-            lane.ready.insert(before.order(ticket));
-        });
+        self.line_up(ticket, after);
     }
 
-    /// Puts the ticket into the set of those that wait by the same clock.
-    fn wait(&mut self, ticket: Ticket, wake: Wake) {
-        match wake {
-            Wake::Steady(at) => self.steady.insert((at, ticket)),
-            Wake::Wall(at) => self.wall.insert((at, ticket)),
-        };
+    /// Puts the ticket into the set that its spot names.
+    fn line_up(&mut self, ticket: Ticket, place: Place) {
+        match (place.spot, place.wake) {
+            (Spot::Waiting, Wake::Steady(at)) => drop(self.steady.insert((at, ticket))),
+            (Spot::Waiting, Wake::Wall(at)) => drop(self.wall.insert((at, ticket))),
+            (Spot::Aside(_), _) => self.put_aside += 1,
+            (Spot::Ready, _) | (Spot::Waiting, Wake::AtOnce) => self.change(place.lane, |lane| {
+                lane.ready.insert(place.order(ticket));
+            }),
+        }
     }
 
-    /// Takes the ticket out of the set that its spot names.
+    /// Takes the ticket out of that set.
     fn leave(&mut self, ticket: Ticket, place: Place) {
         match (place.spot, place.wake) {
             (Spot::Waiting, Wake::Steady(at)) => drop(self.steady.remove(&(at, ticket))),
             (Spot::Waiting, Wake::Wall(at)) => drop(self.wall.remove(&(at, ticket))),
             (Spot::Aside(_), _) => self.put_aside -= 1,
-            (Spot::Ready, _) => self.change(place.lane, |lane| {
+            (Spot::Ready, _) | (Spot::Waiting, Wake::AtOnce) => self.change(place.lane, |lane| {
                 lane.ready.remove(&place.order(ticket));
             }),
         }
     }
 
     /// One ticket less is in the lane.
-    fn leave_lane(&mut self, id: u64) {
+    fn leave_lane(&mut self, id: u32) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.tickets -= 1;
         if lane.tickets == 0 {
@@ -376,26 +383,20 @@ impl Schedule {
     }
 
     /// Every change of a lane goes through here, so that heads and counters follow.
-    fn change(&mut self, id: u64, change: impl FnOnce(&mut Lane)) {
+    fn change(&mut self, id: u32, change: impl FnOnce(&mut Lane)) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if lane.hold.is_none() {
-            self.runnable -= lane.ready.len();
-            if let Some(head) = lane.ready.first() {
-                self.heads.remove(head);
-            }
-        }
-        self.ready -= lane.ready.len();
+        let (ready, runnable, head) = (lane.ready.len(), lane.runnable(), lane.head());
         change(lane);
-        self.ready += lane.ready.len();
-        if lane.hold.is_none() {
-            self.runnable += lane.ready.len();
-            if let Some(head) = lane.ready.first() {
-                self.heads.insert(*head, id);
-            }
+        self.ready = self.ready - ready + lane.ready.len();
+        self.runnable = self.runnable - runnable + lane.runnable();
+        let new_head = lane.head();
+        if head != new_head {
+            head.map(|head| self.heads.remove(&head));
+            new_head.map(|head| self.heads.insert(head, id));
         }
     }
 
-    fn lane_of(&mut self, kind: &Kind, target: Option<&Target>) -> u64 {
+    fn lane_of(&mut self, kind: &Kind, target: Option<&Target>) -> u32 {
         if self.lanes.get(&self.last_lane).is_some_and(|lane| lane.kind == *kind && lane.target.as_ref() == target) {
             return self.last_lane;
         }
@@ -403,13 +404,13 @@ impl Schedule {
         self.last_lane
     }
 
-    fn find_lane(&mut self, kind: &Kind, target: Option<&Target>) -> u64 {
+    fn find_lane(&mut self, kind: &Kind, target: Option<&Target>) -> u32 {
         let name = (kind.clone(), target.cloned());
         if let Some(id) = self.lane_ids.get(&name) {
             return *id;
         }
-        let id = self.next_lane;
-        self.next_lane += 1;
+        // Lanes are fewer than tickets, and these fill the memory long before.
+        let id = self.free_lanes.pop().unwrap_or_else(|| u32::try_from(self.lanes.len()).unwrap_or(u32::MAX));
         if let Some(target) = target {
             self.targets.entry(target.clone()).or_default().lanes.push(id);
         }
@@ -419,8 +420,13 @@ impl Schedule {
         id
     }
 
-    fn drop_lane(&mut self, id: u64) {
+    fn drop_lane(&mut self, id: u32) {
         let Some(lane) = self.lanes.remove(&id) else { return };
+        if self.lanes.is_empty() {
+            self.free_lanes = Vec::new();
+        } else {
+            self.free_lanes.push(id);
+        }
         if let Some(target) = &lane.target
             && let Some(gated) = self.targets.get_mut(target)
         {
@@ -478,7 +484,7 @@ struct Order {
 /// Small, as there is one for each ticket.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    lane: u64,
+    lane: u32,
     rank: Time,
     /// What it waits for, or waited for before it was put aside.
     wake: Wake,
@@ -499,6 +505,16 @@ enum Spot {
     Aside(Hold),
 }
 
+impl Spot {
+    /// Where a ticket begins, or goes on when it comes back.
+    const fn first(wake: Wake) -> Self {
+        match wake {
+            Wake::AtOnce => Self::Ready,
+            Wake::Steady(_) | Wake::Wall(_) => Self::Waiting,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Lane {
     kind: Kind,
@@ -509,10 +525,22 @@ struct Lane {
     hold: Option<Hold>,
 }
 
+impl Lane {
+    /// Tickets of it that may be taken.
+    fn runnable(&self) -> usize {
+        if self.hold.is_none() { self.ready.len() } else { 0 }
+    }
+
+    /// The least of these.
+    fn head(&self) -> Option<Order> {
+        self.ready.first().copied().filter(|_| self.hold.is_none())
+    }
+}
+
 #[derive(Debug)]
 struct Gated {
     gate: Gate,
-    lanes: Vec<u64>,
+    lanes: Vec<u32>,
     /// Tickets that run as probes.
     probing: HashSet<Ticket>,
 }

@@ -131,7 +131,7 @@ pub(crate) fn fold(queue: &mut Queue, batch: &Batch) -> Result<(), FoldError> {
     let mut rest = &batch.body[..];
     let mut seq = batch.first;
     for _ in 0..batch.count {
-        let record = record::decode(&mut rest).map_err(|source| FoldError::Malformed { seq, source })?;
+        let record = record::decode_like(&mut rest, queue.last_route()).map_err(|source| FoldError::Malformed { seq, source })?;
         queue.step(seq, batch.time, &record).map_err(|source| FoldError::Diverged { seq, source })?;
         seq = seq.next();
     }

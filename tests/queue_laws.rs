@@ -2,14 +2,13 @@
 //! to is what was live, and an act that does not fit changes nothing.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{Batch, Journal, JournalLimits, RecoverError, Salt};
 use journeyman_core::queue::{Change, Live, Misfit, Phase};
 use journeyman_core::record::Malformed;
 use journeyman_core::store::{FoldError, OpenError};
-use journeyman_core::{Attempt, Cause, End, Epoch, Fault, Key, Op, Options, Queue, Record, Seq, Span, Ticket, Time, record};
+use journeyman_core::{Attempt, Cause, End, Epoch, Fault, Key, Op, Options, Packed, Queue, Record, Seq, Span, Ticket, Time, record};
 use quickcheck::{Arbitrary, Gen};
 
 use crate::support::{Act, Edgy, Pick, SALT, WIDE, batch, holds, job, key_of, open, segment};
@@ -167,7 +166,7 @@ fn a_key_is_free_from_the_very_end_of_its_window() {
         let mut queue = Queue::default();
         let mut add = |record: Record, now| queue.step(queue.last().next(), now, &record);
         let enqueue = |now, key| {
-            let job = Arc::new(job(1, Some(window.span())));
+            let job = Packed::from(job(1, Some(window.span())));
             Record::Op(Op::Enqueue { now, due: now, key: Some(key), job })
         };
         add(enqueue(Time(0), Key::new("k")), Time(0)).expect("the key is free");
@@ -210,7 +209,8 @@ fn a_requeued_ticket_takes_its_new_due_as_rank_and_keeps_its_start() {
             if let (Ok(Change::Requeued), Record::Op(Op::Requeue { ticket, due, fault, .. })) = (step.answer, step.record) {
                 let before = step.before.get(*ticket).expect("it ran").clone();
                 let failures = before.failures + 1;
-                let expected = Live { phase: Phase::Pending { due: *due }, rank: *due, failures, fault: Some(fault.clone()), ..before };
+                let expected =
+                    Live { phase: Phase::Pending { due: *due }, rank: *due, failures, fault: Some(fault.clone().into()), ..before };
                 assert_eq!(step.after.get(*ticket), Some(&expected));
             }
         });
@@ -455,7 +455,7 @@ impl Keys {
         match (step.answer, step.record) {
             (Ok(Change::Enqueued(ticket)), Record::Op(Op::Enqueue { now, key: Some(key), job, .. })) => {
                 self.0.retain(|_, claim| claim.until.is_none_or(|until| *now < until));
-                let window = job.options.get(Options::KEY_WINDOW).map_or(Span::from_secs(24 * 60 * 60), Span);
+                let window = job.options().get(Options::KEY_WINDOW).map_or(Span::from_secs(24 * 60 * 60), Span);
                 self.0.insert(key.clone(), Claim { ticket, window, until: None });
             }
             (Ok(Change::Completed(_) | Change::Cancelled { .. }), record) => {

@@ -1,11 +1,10 @@
 //! Proves that a record comes back from its bytes as it was, and that any other bytes give an error or a record, never a
 //! panic, a read beyond the slice, or a reservation that the bytes do not pay for.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use journeyman_core::record::{LARGEST_END, Malformed, decode, encode};
-use journeyman_core::{Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Record, Seq, Target, Ticket, Time};
+use journeyman_core::{Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Packed, Record, Seq, Target, Ticket, Time};
 use quickcheck::{Arbitrary, Gen};
 
 use crate::support::{Edgy, Hostile, holds};
@@ -81,7 +80,7 @@ fn a_tag_keeps_its_number() {
     let attempt = Attempt(Seq(2));
     let fault = Fault::new(Cause::Failed, "");
     let numbered = [
-        (1, Record::Op(Op::Enqueue { now: Time(0), due: Time(0), key: None, job: Arc::new(small()) })),
+        (1, Record::Op(Op::Enqueue { now: Time(0), due: Time(0), key: None, job: Packed::from(small()) })),
         (2, Record::Op(Op::Select { ticket })),
         (3, Record::Op(Op::Complete { ticket, attempt, end: End::Done, fault: None })),
         (4, Record::Op(Op::Cancel { ticket })),
@@ -108,7 +107,7 @@ fn the_bytes_of_an_enqueue_are_those_of_the_first_release() {
         meta: vec![("a".into(), "b".into())],
         payload: b"xyz".to_vec(),
     };
-    let record = Record::Op(Op::Enqueue { now: Time(1), due: Time(300), key: Some(Key::new("k")), job: Arc::new(job) });
+    let record = Record::Op(Op::Enqueue { now: Time(1), due: Time(300), key: Some(Key::new("k")), job: Packed::from(job) });
     let expected = [
         &[1, 1, 0xac, 2][..], // the tag, now, due
         &[1, 1, b'k'],        // a key
@@ -192,7 +191,7 @@ fn no_record_that_ends_an_attempt_is_larger_than_was_reserved_for_it() {
 #[test]
 fn a_payload_of_a_megabyte_comes_back() {
     let job = Job { payload: (0..1 << 20).map(|n: u32| n.to_le_bytes()[1]).collect(), ..small() };
-    let record = Record::Op(Op::Enqueue { now: Time(1), due: Time(2), key: None, job: Arc::new(job) });
+    let record = Record::Op(Op::Enqueue { now: Time(1), due: Time(2), key: None, job: Packed::from(job) });
     assert_eq!(decode(&mut &bytes_of(&record)[..]), Ok(record));
 }
 
@@ -253,7 +252,7 @@ impl Arbitrary for Any {
                 now: Edgy::arbitrary(g).time(),
                 due,
                 key: bool::arbitrary(g).then(|| Key::new(Hostile::arbitrary(g).0)),
-                job: Arc::new(any_job(g)),
+                job: Packed::from(any_job(g)),
             },
             4 => Op::Select { ticket },
             5 => Op::Complete { ticket, attempt, end, fault: bool::arbitrary(g).then(|| any_fault(g)) },

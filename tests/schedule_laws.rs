@@ -68,7 +68,7 @@ fn the_next_wake_is_the_earliest_of_each_clock() {
                 match spot {
                     Spot::Waiting(Wake::Steady(at)) => steady.push(*at),
                     Spot::Waiting(Wake::Wall(at)) => wall.push(*at),
-                    Spot::Ready | Spot::Aside(_) => {}
+                    Spot::Waiting(Wake::AtOnce) | Spot::Ready | Spot::Aside(_) => {}
                 }
             }
             for (_, gated) in &naive.gates {
@@ -297,7 +297,8 @@ impl Naive {
         match step {
             Move::Insert(entry) => {
                 self.remove(entry.ticket);
-                self.entries.push((entry.clone(), Spot::Waiting(entry.wake)));
+                let spot = if entry.wake == Wake::AtOnce { Spot::Ready } else { Spot::Waiting(entry.wake) };
+                self.entries.push((entry.clone(), spot));
             }
             Move::Remove(ticket) => self.remove(ticket_of(*ticket)),
             Move::Promote(now, limit) => self.promote(*now, *limit),
@@ -465,7 +466,7 @@ impl Arbitrary for Waiting {
             target: bool::arbitrary(g).then(|| target_of(u8::arbitrary(g) % TARGETS)),
             priority: *g.choose(&[0, 100, 100, 255]).expect("one"),
             rank: Edgy::arbitrary(g).time(),
-            wake: *g.choose(&[Wake::Steady(at), Wake::Wall(at)]).expect("one"),
+            wake: *g.choose(&[Wake::AtOnce, Wake::Steady(at), Wake::Wall(at)]).expect("one"),
         })
     }
 }
@@ -484,7 +485,7 @@ fn a_ticket_that_was_put_aside_waits_on_for_what_it_waited_for() {
     let entry = |ticket, wake| Entry { ticket: Ticket(ticket), kind: Kind::new("k"), target: None, priority: 1, rank: Time(0), wake };
     schedule.insert(entry(1, Wake::Steady(Time(100))));
     schedule.insert(entry(2, Wake::Wall(Time(200))));
-    schedule.insert(entry(3, Wake::Steady(Time(0))));
+    schedule.insert(entry(3, Wake::AtOnce));
     schedule.promote(Now { wall: Time(0), steady: Time(0) }, usize::MAX);
     for ticket in 1..=3 {
         schedule.put_aside(Ticket(ticket), Hold::StillRunning);

@@ -9,10 +9,11 @@ use std::fmt::{Display, Write};
 use std::fs;
 use std::path::Path;
 use std::str::SplitWhitespace;
-use std::sync::Arc;
 
 use journeyman_core::queue::{Change, Phase};
-use journeyman_core::{Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Queue, Record, Seq, Target, Ticket, Time};
+use journeyman_core::{
+    Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Packed, Queue, Record, Seq, Target, Ticket, Time,
+};
 
 #[test]
 fn every_script_tells_what_happens() {
@@ -142,7 +143,7 @@ fn enqueue(words: &mut SplitWhitespace<'_>, now: Time) -> Op {
     };
     let (due, key) = (named.time("due").unwrap_or(now), named.take("key").map(Key::new));
     named.end();
-    Op::Enqueue { now, due, key, job: Arc::new(job) }
+    Op::Enqueue { now, due, key, job: Packed::from(job) }
 }
 
 /// What stands behind an op: pairs of a name and a word.
@@ -188,7 +189,7 @@ fn show(queue: &Queue) -> String {
             Phase::Pending { due } => format!("pending, due {}", due.0),
             Phase::Running { attempt } => format!("running, attempt {attempt}"),
         };
-        let job = &live.job;
+        let job = live.job.unpack();
         let target = job.target.as_ref().map(|target| format!(" to {target}")).unwrap_or_default();
         let key = live.key.as_ref().map(|key| format!(", key {}", key.as_str())).unwrap_or_default();
         let fault = live.fault.as_ref().map(|fault| format!(", last fault: {}", fault.text())).unwrap_or_default();

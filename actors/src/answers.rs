@@ -142,11 +142,11 @@ impl JobInfo {
         };
         Self {
             id: JobId::of(ticket),
-            kind: live.job.kind.clone(),
-            target: live.job.target.clone(),
-            priority: live.job.priority,
+            kind: live.job.kind().clone(),
+            target: live.job.target().cloned(),
+            priority: live.job.priority(),
             failures: live.failures,
-            last_fault: live.fault.clone(),
+            last_fault: live.fault.as_deref().cloned(),
             state,
         }
     }

@@ -39,6 +39,14 @@ impl Clock {
         }
     }
 
+    /// Waits for so long by the steady clock.
+    pub(crate) async fn sleep(&self, span: Span) {
+        match self {
+            Self::System(_) => tokio::time::sleep(span.into()).await,
+            Self::Virtual(clock) => clock.sleep_until(self.now().steady + span).await,
+        }
+    }
+
     /// Lets others go on until it is enough for the caller, for at most so long of real time. On a virtual clock, nothing is waited for.
     pub(crate) async fn linger(&self, longest: Duration, is_enough: impl Fn() -> bool) {
         if let Self::System(_) = self {

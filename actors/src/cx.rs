@@ -1,17 +1,17 @@
 //! What a running job can ask of its surroundings. Never changes what becomes of the attempt.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use journeyman_core::{Job, JobId};
+use journeyman_core::{Attempt, JobId, Ticket};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::jobs::Jobs;
-use crate::messages::Seat;
+use crate::ledger::Ledger;
 
 /// The surroundings of one attempt. Cheap to clone; stays on the thread of its attempt.
 pub struct Cx<C> {
@@ -21,14 +21,22 @@ pub struct Cx<C> {
 
 /// What all clones of a [`Cx`] share.
 pub(crate) struct Running {
-    pub id: JobId,
+    pub ticket: Ticket,
+    pub attempt: Attempt,
     pub number: u32,
-    pub job: Arc<Job>,
-    pub cancelled: CancellationToken,
+    pub meta: Vec<(String, String)>,
+    pub ledger: Ledger,
+    /// Asked for when the job wants to know.
+    pub cancelled: OnceCell<CancellationToken>,
     pub draining: watch::Receiver<bool>,
-    pub seat: Weak<Seat>,
     pub clock: Clock,
     pub jobs: Jobs,
+}
+
+impl Running {
+    fn cancelled(&self) -> &CancellationToken {
+        self.cancelled.get_or_init(|| self.ledger.cancelled(self.ticket, self.attempt))
+    }
 }
 
 impl<C> Cx<C> {
@@ -45,7 +53,7 @@ impl<C> Cx<C> {
     /// The job that runs.
     #[must_use]
     pub fn id(&self) -> JobId {
-        self.attempt.id
+        JobId::of(self.attempt.ticket)
     }
 
     /// 1 for the first attempt that counts; deferrals do not.
@@ -57,18 +65,18 @@ impl<C> Cx<C> {
     /// The pairs that were stored with the job, in their order.
     #[must_use]
     pub fn meta(&self) -> &[(String, String)] {
-        &self.attempt.job.meta
+        &self.attempt.meta
     }
 
     /// Ends when the job is cancelled. What the attempt does then is its own affair: it changes nothing any more.
     pub async fn cancelled(&self) {
-        self.attempt.cancelled.cancelled().await;
+        self.attempt.cancelled().cancelled().await;
     }
 
     /// Whether the job has been cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.attempt.cancelled.is_cancelled()
+        self.attempt.cancelled().is_cancelled()
     }
 
     /// Whether the runner is being stopped: a long job may want to come to an end, or answer with `Failure::defer`.
@@ -85,8 +93,7 @@ impl<C> Cx<C> {
 
     /// Waits by the runner's clock, which a test moves.
     pub async fn sleep(&self, duration: Duration) {
-        let clock = &self.attempt.clock;
-        clock.sleep_until(clock.now().steady + duration.into()).await;
+        self.attempt.clock.sleep(duration.into()).await;
     }
 
     /// Runs what blocks on a thread of its own. A section that outlives its attempt keeps the attempt's unit of the
@@ -98,10 +105,11 @@ impl<C> Cx<C> {
         if self.attempt.clock.is_virtual() {
             return section();
         }
-        let seat = self.attempt.seat.upgrade().expect("the attempt that asks for a blocking section is over");
+        let Running { ledger, ticket, attempt, .. } = &*self.attempt;
+        let occupant = ledger.enter(*ticket, *attempt).expect("the attempt that asks for a blocking section is over");
         let section = move || {
             let result = section();
-            drop(seat);
+            drop(occupant);
             result
         };
         match tokio::task::spawn_blocking(section).await {
@@ -129,6 +137,6 @@ impl<C> Clone for Cx<C> {
 
 impl<C> fmt::Debug for Cx<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cx").field("id", &self.attempt.id).field("attempt", &self.attempt.number).finish_non_exhaustive()
+        f.debug_struct("Cx").field("id", &self.id()).field("attempt", &self.attempt.number).finish_non_exhaustive()
     }
 }

@@ -2,9 +2,8 @@
 //! runner takes it is judged when it gets there.
 
 use std::fmt;
-use std::sync::Arc;
 
-use journeyman_core::{Key, Kind, Options, Span};
+use journeyman_core::{Key, Kind, Options, Packed, Span};
 
 use crate::config::{Limits, RECORD_OVERHEAD};
 use crate::error::EnqueueError;
@@ -91,7 +90,8 @@ impl Draft {
 
     /// Refuses what is of no known kind, where kinds are known, or over a limit, before it gets near the journal.
     pub(crate) fn check(self, kinds: Option<&Policies>, limits: &Limits) -> Result<NewJob, EnqueueError> {
-        if kinds.is_some_and(|kinds| !kinds.contains_key(&self.job.kind)) {
+        let known = kinds.map(|kinds| kinds.get(&self.job.kind));
+        if let Some(None) = known {
             return Err(EnqueueError::UnknownKind(self.job.kind));
         }
         let meta: usize = self.job.meta.iter().map(|(name, value)| name.len() + value.len() + PAIR_OVERHEAD).sum();
@@ -106,7 +106,11 @@ impl Draft {
         if bytes > limits.record_bytes {
             return Err(EnqueueError::PayloadTooLarge { bytes, limit: limits.record_bytes });
         }
-        Ok(NewJob { job: Arc::new(self.job), key: self.key, due: self.due, bytes })
+        let job = match known.flatten().filter(|_| self.job.target.is_none()) {
+            Some(known) => Packed::along(known.route.clone(), &self.job),
+            None => Packed::of(&self.job),
+        };
+        Ok(NewJob { job, key: self.key, due: self.due, bytes })
     }
 }
 

@@ -110,8 +110,8 @@ pub(crate) fn breaker_moved(target: &Target, position: Position, openings: u64) 
 }
 
 pub(crate) fn attempt_span(flight: &Flight) -> Span {
-    let target = flight.job.target.as_ref().map(tracing::field::display);
-    debug_span!(target: WORKER, "job.run", kind = %flight.job.kind, id = %JobId::of(flight.ticket), attempt = flight.number, target)
+    let target = flight.job.target().map(tracing::field::display);
+    debug_span!(target: WORKER, "job.run", kind = %flight.job.kind(), id = %JobId::of(flight.ticket), attempt = flight.number, target)
 }
 
 pub(crate) fn attempt_ended(ended: &Ended) {

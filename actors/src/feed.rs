@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use actix::Message;
 use futures_util::Stream;
-use journeyman_core::{Cause, End, Job, JobId, Kind, Seq, Target, Ticket};
+use journeyman_core::{Cause, End, JobId, Kind, Route, Seq, Target, Ticket};
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
@@ -234,8 +234,8 @@ impl Feed {
         }
     }
 
-    pub(crate) fn tell_job(&self, ticket: Ticket, job: &Job, seq: Seq, what: Happened) {
-        self.tell(|| Event::Job(JobEvent { id: JobId::of(ticket), kind: job.kind.clone(), target: job.target.clone(), seq, what }));
+    pub(crate) fn tell_job(&self, ticket: Ticket, route: &Route, seq: Seq, what: Happened) {
+        self.tell(|| Event::Job(JobEvent { id: JobId::of(ticket), kind: route.kind.clone(), target: route.target.clone(), seq, what }));
     }
 
     /// Nothing more will happen: listeners hear what there is, and then the end.

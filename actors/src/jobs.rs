@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix::dev::ToEnvelope;
-use actix::{Handler, Message};
 use journeyman_core::{JobId, Kind};
 
 use crate::admission::{Admission, Room};
@@ -23,7 +21,6 @@ use crate::job::Job;
 use crate::line::Line;
 use crate::listing::{Page, Query};
 use crate::messages::{self, NewJob, Reply};
-use crate::queue::QueueActor;
 use crate::registry::Policies;
 use crate::status::{Health, Stats, Status};
 #[cfg(feature = "testing")]
@@ -131,7 +128,7 @@ impl Jobs {
         }
         or_captured!(self, capture => Ok(capture.cancel(id.ticket())));
         let room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(|reply| messages::Cancel { ticket: id.ticket(), room, reply }).await?
+        self.ask(|line, reply| line.send(messages::Cancel { ticket: id.ticket(), room, reply })).await?
     }
 
     /// What is known of a job; none when it has ended or never was. [`Jobs::find`] tells these two apart.
@@ -155,7 +152,7 @@ impl Jobs {
         }
         or_captured!(self, capture => Ok(capture.find(id.ticket())));
         let room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(|reply| messages::Get { ticket: id.ticket(), room, reply }).await?
+        self.ask(|line, reply| line.send(messages::Get { ticket: id.ticket(), room, reply })).await?
     }
 
     /// Waits until a job has ended, and answers how: at once when it has ended before and that is remembered. Waits as long as
@@ -171,7 +168,7 @@ impl Jobs {
         // Kept here, not sent along: a caller who goes away gives it back at once.
         let _room = self.room(0).map_err(|_| CallError::Full)?;
         loop {
-            match self.ask(|reply| messages::Outcome { ticket: id.ticket(), reply }).await {
+            match self.ask(|line, reply| line.send(messages::Outcome { ticket: id.ticket(), reply })).await {
                 // Asking again is harmless: the next queue knows, or goes on with the job.
                 Err(CallError::Unknown | CallError::Unavailable) if self.reopened().await => {}
                 answer => return answer?,
@@ -193,7 +190,7 @@ impl Jobs {
         }
         or_captured!(self, capture => Ok(capture.list(&query)));
         let room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(|reply| messages::List { query, room, reply }).await?
+        self.ask(|line, reply| line.send(messages::List { query, room, reply })).await?
     }
 
     /// Every target that was called lately, with its breaker.
@@ -203,7 +200,7 @@ impl Jobs {
     pub async fn targets(&self) -> Result<Vec<TargetInfo>, CallError> {
         or_captured!(self, _capture => Ok(Vec::new()));
         let room = self.room(0).map_err(|_| CallError::Full)?;
-        self.ask(|reply| messages::Targets { room, reply }).await?
+        self.ask(|line, reply| line.send(messages::Targets { room, reply })).await?
     }
 
     /// What happens from now on: facts that are on disk, moves of breakers, changes of health. A listener that falls more than
@@ -239,7 +236,7 @@ impl Jobs {
         loop {
             let room = self.room(0).map_err(|_| CallError::Full)?;
             let patience = until.since(clock.now().steady);
-            let lost = match self.ask(|reply| messages::UntilIdle { patience, room, reply }).await {
+            let lost = match self.ask(|line, reply| line.send(messages::UntilIdle { patience, room, reply })).await {
                 Err(lost @ (CallError::Unknown | CallError::Unavailable)) => lost,
                 answer => return answer?,
             };
@@ -318,27 +315,24 @@ impl Jobs {
         }
         or_captured!(self, capture => Ok(capture.store(jobs)));
         let room = self.room(bytes).map_err(EnqueueError::Full)?;
-        self.ask(|reply| messages::Enqueue { jobs, room, reply }).await?
+        self.ask(|line, reply| line.enqueue(messages::Enqueue { jobs, room, reply })).await?
     }
 
     fn room(&self, bytes: u64) -> Result<Room, &'static str> {
         self.0.admission.enter(bytes)
     }
 
-    /// Asks the queue. An answer that is lost on the way is unknown: the queue may have acted on the question.
-    async fn ask<M, T>(&self, question: impl FnOnce(Reply<T>) -> M) -> Result<T, CallError>
-    where
-        M: Message<Result = ()> + Send + 'static,
-        QueueActor: Handler<M>,
-        actix::Context<QueueActor>: ToEnvelope<QueueActor, M>,
-    {
+    /// Asks the queue, by what puts the question on the line. An answer that is lost on the way is unknown: the queue may have acted on
+    /// the question.
+    async fn ask<T>(&self, question: impl FnOnce(&Line, Reply<T>) -> bool) -> Result<T, CallError> {
         if self.0.status.closed.load(Ordering::Relaxed) {
             return Err(CallError::ShuttingDown);
         }
-        let queue = self.0.line.queue().filter(|_| self.0.status.answers()).ok_or(CallError::Unavailable)?;
         let (reply, answer) = Reply::new();
-        // A mailbox takes every message: the bound is the place at the edge that the call has taken.
-        queue.do_send(question(reply));
+        // The line takes every question: the bound is the place at the edge that the call has taken.
+        if !self.0.status.answers() || !question(&self.0.line, reply) {
+            return Err(CallError::Unavailable);
+        }
         tokio::select! {
             // An answer that is there counts, whatever happened since.
             biased;

@@ -178,7 +178,7 @@ impl<C: 'static> Keeper<C> {
                 let tries = self.row.tries;
                 return Err(if tries == 0 { why } else { format!("{why} (after {tries} reopenings in a row)") });
             };
-            clock.sleep_until(clock.now().steady + pause).await;
+            clock.sleep(pause).await;
             clock.stir();
             match self.open().await {
                 Ok(()) => {
@@ -235,7 +235,7 @@ impl<C: 'static> Keeper<C> {
         let clock = &self.base.clock;
         tokio::select! {
             sealed = journal.send(Seal) => sealed.map_err(io::Error::other).flatten(),
-            () = clock.sleep_until(clock.now().steady + patience) => Err(io::ErrorKind::TimedOut.into()),
+            () = clock.sleep(patience) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 
@@ -302,7 +302,7 @@ impl<C: 'static> Keeper<C> {
         }
         // Twice what it takes: it is not to run full again at once.
         while !self.has_room(2 * ROOM_TO_BEGIN) {
-            clock.sleep_until(clock.now().steady + Span(RECHECK_MS)).await;
+            clock.sleep(Span(RECHECK_MS)).await;
         }
     }
 
@@ -317,9 +317,9 @@ impl<C: 'static> Keeper<C> {
         loop {
             let is_idle = status.running.get() == 0 && jobs.waiting_calls() == 0;
             tokio::select! {
-                () = jobs.called(), if is_idle => clock.sleep_until(clock.now().steady + slice).await,
+                () = jobs.called(), if is_idle => clock.sleep(slice).await,
                 // While nobody calls, something may become due.
-                () = clock.sleep_until(clock.now().steady + if is_idle { Span(IDLE_LOOK_MS) } else { slice }) => {}
+                () = clock.sleep(if is_idle { Span(IDLE_LOOK_MS) } else { slice }) => {}
             }
             let last = Time(status.pulse.get());
             if is_idle && jobs.waiting_calls() == 0 && clock.now().steady.since(last) <= Span(2 * RECHECK_MS) {

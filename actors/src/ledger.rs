@@ -2,14 +2,14 @@
 //! and wait here for the next one. An entry leaves when the record that ends its attempt is durable and its unit is free. Decides
 //! nothing.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry::{Occupied, Vacant};
-use std::collections::btree_map::OccupiedEntry;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::collections::hash_map::OccupiedEntry;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actix::Recipient;
+use foldhash::HashMap;
 use journeyman_core::pool::Pool;
 use journeyman_core::retry::Outcome;
 use journeyman_core::{Attempt, End, Fault, Seq, Ticket, Time};
@@ -32,8 +32,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Book {
-    /// In their order, so that what is decided of several does not hang on chance: a test run replays.
-    entries: BTreeMap<(Ticket, Attempt), Entry>,
+    entries: HashMap<(Ticket, Attempt), Entry>,
     /// The queue in office; none between two.
     office: Option<Office>,
     reigns: u64,
@@ -94,16 +93,16 @@ pub(crate) enum Stage {
 
 struct Entry {
     progress: Progress,
-    /// Whether the attempt or a blocking section of it still runs.
-    is_occupied: bool,
-    /// The unit of the pool that it occupies; none when a new pool had none to spare.
+    /// The attempt while it runs, and each blocking section of it.
+    occupants: u32,
+    /// The unit of the pool that they occupy; none when a new pool had none to spare.
     units: Option<Units>,
 }
 
 enum Progress {
     Live {
-        /// Its ticket was cancelled: it may finish, but need not.
-        cancelled: CancellationToken,
+        /// Says that its ticket was cancelled: it may finish, but need not. Made when somebody wants to know or to tell.
+        cancelled: Option<CancellationToken>,
         /// Whether the job has begun to run.
         begun: bool,
     },
@@ -124,9 +123,9 @@ impl Ledger {
         for entry in book.entries.values_mut() {
             // On its way, perhaps on a thread that is stuck: it never will begin, as it is asked once more before it does.
             if matches!(entry.progress, Progress::Live { begun: false, .. }) {
-                *entry = Entry { progress: Progress::Ended(Ended::NeverBegan), is_occupied: false, units: None };
+                *entry = Entry { progress: Progress::Ended(Ended::NeverBegan), occupants: 0, units: None };
             }
-            if entry.is_occupied {
+            if entry.occupants > 0 {
                 entry.units = pool.reserve(1).map(|permit| Units::new(permit, home.clone()));
             }
         }
@@ -134,9 +133,9 @@ impl Ledger {
             ticket: name.0,
             attempt: name.1,
             stage: entry.progress.stage(),
-            is_occupied: entry.is_occupied,
+            is_occupied: entry.occupants > 0,
         };
-        (Reign(book.reigns), book.entries.iter().map(standing).collect())
+        (Reign(book.reigns), book.in_order().map(standing).collect())
     }
 
     /// Nobody is in office any more: no attempt begins, and what ends waits here.
@@ -164,17 +163,24 @@ impl Ledger {
         self.book().first.is_some_and(|first| attempt.0 >= first)
     }
 
-    /// Notes an attempt that is about to begin and occupies `unit`; what it gets tells it that its ticket was cancelled. Gives the
-    /// unit back when another queue is in office.
-    pub(crate) fn begin(&self, reign: Reign, ticket: Ticket, attempt: Attempt, unit: Units) -> Result<CancellationToken, Units> {
+    /// Notes an attempt that is about to begin and occupies `unit`. Gives the unit back when another queue is in office.
+    pub(crate) fn begin(&self, reign: Reign, ticket: Ticket, attempt: Attempt, unit: Units) -> Result<(), Units> {
         let mut book = self.book();
         if !book.is_in_office(reign) {
             return Err(unit);
         }
-        let cancelled = CancellationToken::new();
-        let progress = Progress::Live { cancelled: cancelled.clone(), begun: false };
-        book.entries.insert((ticket, attempt), Entry { progress, is_occupied: true, units: Some(unit) });
-        Ok(cancelled)
+        let progress = Progress::Live { cancelled: None, begun: false };
+        book.entries.insert((ticket, attempt), Entry { progress, occupants: 1, units: Some(unit) });
+        Ok(())
+    }
+
+    /// What says that the ticket of an attempt was cancelled, while the attempt is live.
+    pub(crate) fn cancelled(&self, ticket: Ticket, attempt: Attempt) -> CancellationToken {
+        match self.book().entries.get_mut(&(ticket, attempt)).map(|entry| &mut entry.progress) {
+            Some(Progress::Live { cancelled, .. }) => cancelled.get_or_insert_default().clone(),
+            // It ended without being told, and is not told afterwards.
+            _ => CancellationToken::new(),
+        }
     }
 
     /// Notes an end of which no attempt tells.
@@ -183,18 +189,17 @@ impl Ledger {
     }
 
     /// An attempt tells how it ended; its unit comes with the news, unless a blocking section still occupies it.
-    pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended, is_empty: bool) {
+    pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended) {
         let mut book = self.book();
-        let units = match book.entries.entry((ticket, attempt)) {
+        let unit = match book.entries.entry((ticket, attempt)) {
             // One that was found on its way by a new queue may be history by now.
-            Vacant(_) => None,
+            Vacant(_) => Returns::Now(None),
             Occupied(mut entry) => {
                 entry.get_mut().note(ended);
-                if is_empty { vacate(entry) } else { None }
+                leave(entry)
             }
         };
-        let seat = if is_empty { Returns::Now(units) } else { Returns::WithItsLastSection };
-        book.tell(Over { ticket, attempt, seat });
+        book.tell(Over { ticket, attempt, unit });
     }
 
     /// What is over since it was last asked; nothing for a queue that is not in office any more, as it is its successor's.
@@ -206,19 +211,15 @@ impl Ledger {
     /// Tells the queue of an end that no attempt has told.
     #[cfg(feature = "testing")]
     pub(crate) fn stray(&self, ticket: Ticket, attempt: Attempt) {
-        self.book().tell(Over { ticket, attempt, seat: Returns::Now(None) });
+        self.book().tell(Over { ticket, attempt, unit: Returns::Now(None) });
     }
 
-    /// The last blocking section of an attempt has ended, later than the attempt itself.
-    pub(crate) fn free(&self, ticket: Ticket, attempt: Attempt) {
+    /// A blocking section of the attempt begins; none when nothing of the attempt runs any more.
+    pub(crate) fn enter(&self, ticket: Ticket, attempt: Attempt) -> Option<Section> {
         let mut book = self.book();
-        let units = match book.entries.entry((ticket, attempt)) {
-            Vacant(_) => None,
-            Occupied(entry) => vacate(entry),
-        };
-        if let Some(office) = &book.office {
-            office.freed.do_send(Freed { ticket, units });
-        }
+        let entry = book.entries.get_mut(&(ticket, attempt)).filter(|entry| entry.occupants > 0)?;
+        entry.occupants = entry.occupants.saturating_add(1);
+        Some(Section { ledger: self.clone(), ticket, attempt })
     }
 
     /// How it ended.
@@ -231,14 +232,14 @@ impl Ledger {
 
     /// Whether something of it still runs.
     pub(crate) fn is_occupied(&self, ticket: Ticket, attempt: Attempt) -> bool {
-        self.book().entries.get(&(ticket, attempt)).is_some_and(|entry| entry.is_occupied)
+        self.book().entries.get(&(ticket, attempt)).is_some_and(|entry| entry.occupants > 0)
     }
 
     /// The record that ends it is durable.
     pub(crate) fn forget(&self, ticket: Ticket, attempt: Attempt) {
         if let Occupied(mut entry) = self.book().entries.entry((ticket, attempt)) {
             entry.get_mut().progress = Progress::Settled;
-            if !entry.get().is_occupied {
+            if entry.get().occupants == 0 {
                 entry.remove();
             }
         }
@@ -246,8 +247,8 @@ impl Ledger {
 
     /// Tells a live attempt that its ticket was cancelled.
     pub(crate) fn cancel(&self, ticket: Ticket, attempt: Attempt) {
-        if let Some(Progress::Live { cancelled, .. }) = self.book().entries.get(&(ticket, attempt)).map(|entry| &entry.progress) {
-            cancelled.cancel();
+        if let Some(Progress::Live { cancelled, .. }) = self.book().entries.get_mut(&(ticket, attempt)).map(|entry| &mut entry.progress) {
+            cancelled.get_or_insert_default().cancel();
         }
     }
 
@@ -278,7 +279,7 @@ impl Ledger {
             Progress::Live { begun, .. } => Some((name.0, name.1, begun)),
             Progress::Ended(_) | Progress::Settled => None,
         };
-        self.book().entries.iter().filter_map(live).collect()
+        self.book().in_order().filter_map(live).collect()
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -289,6 +290,13 @@ impl Ledger {
 impl Book {
     const fn is_in_office(&self, reign: Reign) -> bool {
         self.office.is_some() && self.reigns == reign.0
+    }
+
+    /// So that what is decided of several does not hang on chance: a test run replays.
+    fn in_order(&self) -> impl Iterator<Item = (&(Ticket, Attempt), &Entry)> {
+        let mut entries: Vec<_> = self.entries.iter().collect();
+        entries.sort_unstable_by_key(|(name, _)| **name);
+        entries.into_iter()
     }
 
     fn tell(&mut self, over: Over) {
@@ -303,7 +311,7 @@ impl Book {
         match self.entries.entry((ticket, attempt)) {
             Occupied(mut entry) => entry.get_mut().note(ended),
             Vacant(place) => {
-                place.insert(Entry { progress: Progress::Ended(ended), is_occupied: false, units: None });
+                place.insert(Entry { progress: Progress::Ended(ended), occupants: 0, units: None });
             }
         }
     }
@@ -321,14 +329,37 @@ impl Entry {
     }
 }
 
-/// Nothing of the attempt runs any more: its unit is free.
-fn vacate(mut entry: OccupiedEntry<'_, (Ticket, Attempt), Entry>) -> Option<Units> {
-    entry.get_mut().is_occupied = false;
+/// The attempt or a section of it runs no more. With the last of them its unit is free.
+fn leave(mut entry: OccupiedEntry<'_, (Ticket, Attempt), Entry>) -> Returns {
+    entry.get_mut().occupants = entry.get().occupants.saturating_sub(1);
+    if entry.get().occupants > 0 {
+        return Returns::WithItsLastSection;
+    }
     let units = entry.get_mut().units.take();
     if matches!(entry.get().progress, Progress::Settled) {
         entry.remove();
     }
-    units
+    Returns::Now(units)
+}
+
+/// A blocking section of an attempt: it occupies the attempt's unit, beyond the end of the attempt if need be.
+pub(crate) struct Section {
+    ledger: Ledger,
+    ticket: Ticket,
+    attempt: Attempt,
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        let mut book = self.ledger.book();
+        // The last one, later than the attempt itself, brings the unit.
+        if let Occupied(entry) = book.entries.entry((self.ticket, self.attempt))
+            && let Returns::Now(units) = leave(entry)
+            && let Some(office) = &book.office
+        {
+            office.freed.do_send(Freed { ticket: self.ticket, units });
+        }
+    }
 }
 
 impl Progress {
@@ -391,7 +422,7 @@ mod tests {
     async fn an_attempt_that_is_lost_on_its_way_has_never_begun() {
         let ledger = Ledger::default();
         begin(&ledger);
-        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        ledger.end(NAME.0, NAME.1, Ended::Lost);
         assert!(matches!(ended(&ledger), Some(Ended::NeverBegan)));
     }
 
@@ -400,7 +431,7 @@ mod tests {
         let ledger = Ledger::default();
         begin(&ledger);
         assert!(ledger.may_run(NAME.0, NAME.1));
-        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        ledger.end(NAME.0, NAME.1, Ended::Lost);
         assert!(matches!(ended(&ledger), Some(Ended::Lost)));
     }
 
@@ -411,9 +442,9 @@ mod tests {
         let (_, pool, _, standings) = take_office(&ledger);
         assert_eq!((standings[0].stage, standings[0].is_occupied, pool.available()), (Stage::Ended, false, 4));
         assert!(!ledger.may_run(NAME.0, NAME.1), "wherever it is by now");
-        ledger.end(NAME.0, NAME.1, Ended::NeverBegan, true);
+        ledger.end(NAME.0, NAME.1, Ended::NeverBegan);
         ledger.forget(NAME.0, NAME.1);
-        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        ledger.end(NAME.0, NAME.1, Ended::Lost);
         assert!(ended(&ledger).is_none() && ledger.live().is_empty(), "an echo leaves no trace");
 
         let ledger = Ledger::default();
@@ -432,7 +463,7 @@ mod tests {
         let old = begin(&ledger);
         assert!(ledger.may_run(NAME.0, NAME.1));
         let (new, ..) = take_office(&ledger);
-        ledger.end(NAME.0, NAME.1, Ended::Lost, true);
+        ledger.end(NAME.0, NAME.1, Ended::Lost);
         assert_eq!((ledger.take_over(old).len(), ledger.take_over(new).len(), ledger.take_over(new).len()), (0, 1, 0));
     }
 
@@ -441,10 +472,16 @@ mod tests {
         let ledger = Ledger::default();
         begin(&ledger);
         assert!(ledger.may_run(NAME.0, NAME.1));
-        ledger.end(NAME.0, NAME.1, Ended::Denied(End::Late), false);
+        let section = ledger.enter(NAME.0, NAME.1);
+        ledger.end(NAME.0, NAME.1, Ended::Denied(End::Late));
         ledger.forget(NAME.0, NAME.1);
         assert!(ledger.is_occupied(NAME.0, NAME.1), "a blocking section goes on");
-        ledger.free(NAME.0, NAME.1);
+        let another = ledger.enter(NAME.0, NAME.1);
+        assert!(another.is_some(), "it may ask for one more");
+        drop(section);
+        assert!(ledger.is_occupied(NAME.0, NAME.1), "the other goes on");
+        drop(another);
+        assert!(ledger.enter(NAME.0, NAME.1).is_none(), "nothing is left that could ask");
         assert!(!ledger.is_occupied(NAME.0, NAME.1) && take_office(&ledger).3.is_empty());
     }
 }

@@ -1,30 +1,92 @@
 //! Where the queue in office is reached. Handles keep the line, not the address: the queue behind it may be replaced.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use actix::Addr;
+use actix::dev::ToEnvelope;
+use actix::{Actor, Addr, Handler, Message};
 
+use crate::messages::{Called, Enqueue};
 use crate::queue::QueueActor;
 
 /// Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Line(Arc<RwLock<Option<Addr<QueueActor>>>>);
+pub(crate) struct Line(Arc<RwLock<Option<End>>>);
+
+/// The far end.
+struct End {
+    queue: Addr<QueueActor>,
+    calls: Calls,
+}
+
+/// Calls that store jobs and that one queue has not taken yet. Those are the most by far, so they wait in a list, of which the queue is told
+/// when there is something: it takes all of them for the price of one message. Dropped with the line and the queue, they hear that
+/// their answers are lost.
+#[derive(Clone, Default)]
+pub(crate) struct Calls(Arc<Mutex<Vec<Enqueue>>>);
 
 impl Line {
     /// The queue in office; none between two.
     pub(crate) fn queue(&self) -> Option<Addr<QueueActor>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.with(|end| end.queue.clone())
     }
 
-    pub(crate) fn connect(&self, queue: Addr<QueueActor>) {
-        self.set(Some(queue));
+    /// Sends a message to the queue in office. False when there is none.
+    pub(crate) fn send<M>(&self, message: M) -> bool
+    where
+        M: Message<Result = ()> + Send + 'static,
+        QueueActor: Handler<M>,
+        <QueueActor as Actor>::Context: ToEnvelope<QueueActor, M>,
+    {
+        self.with(|end| end.queue.do_send(message)).is_some()
+    }
+
+    /// Hands it a call that stores jobs. False when there is none.
+    pub(crate) fn enqueue(&self, call: Enqueue) -> bool {
+        let hand = |end: &End| {
+            if end.calls.add(call) {
+                end.queue.do_send(Called);
+            }
+        };
+        self.with(hand).is_some()
+    }
+
+    pub(crate) fn connect(&self, queue: Addr<QueueActor>, calls: Calls) {
+        self.set(Some(End { queue, calls }));
     }
 
     pub(crate) fn cut(&self) {
         self.set(None);
     }
 
-    fn set(&self, queue: Option<Addr<QueueActor>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = queue;
+    fn with<T>(&self, act: impl FnOnce(&End) -> T) -> Option<T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(act)
+    }
+
+    fn set(&self, end: Option<End>) {
+        let before = mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), end);
+        // Callers who hear of it may call again at once.
+        drop(before);
+    }
+}
+
+impl Calls {
+    /// All of them, in the order in which they came.
+    pub(crate) fn take(&self) -> Vec<Enqueue> {
+        let mut calls = self.calls();
+        // The next ones will be about as many.
+        let next = Vec::with_capacity(calls.len());
+        mem::replace(&mut *calls, next)
+    }
+
+    /// Answers whether it is the first.
+    fn add(&self, call: Enqueue) -> bool {
+        let mut calls = self.calls();
+        calls.push(call);
+        calls.len() == 1
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Vec<Enqueue>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

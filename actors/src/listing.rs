@@ -2,7 +2,7 @@
 //! queue looks.
 
 use journeyman_core::queue::Live;
-use journeyman_core::{JobId, Kind, Target, Ticket};
+use journeyman_core::{JobId, Kind, Route, Target, Ticket};
 use serde::Serialize;
 
 use crate::answers::{JobInfo, JobState};
@@ -89,9 +89,9 @@ impl Query {
     }
 
     /// Whether the job's names are asked for.
-    pub(crate) fn wants(&self, job: &journeyman_core::Job) -> bool {
-        let kind = self.kind.as_ref().is_none_or(|kind| *kind == job.kind);
-        kind && (self.target.is_none() || self.target == job.target)
+    pub(crate) fn wants(&self, route: &Route) -> bool {
+        let kind = self.kind.as_ref().is_none_or(|kind| *kind == route.kind);
+        kind && (self.target.is_none() || self.target == route.target)
     }
 
     /// Whether jobs that stand there are asked for.
@@ -129,7 +129,7 @@ impl Page {
                 return page;
             }
             last = Some(JobId::of(ticket));
-            if query.wants(&live.job) {
+            if query.wants(live.job.route()) {
                 page.jobs.extend(Some(info(ticket, live)).filter(|info| query.wants_state(info.state)));
             }
         }

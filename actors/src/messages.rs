@@ -15,9 +15,9 @@ use journeyman_core::breaker::{Pass, Position};
 use journeyman_core::journal::Batch;
 use journeyman_core::pool::Permit;
 use journeyman_core::retry::Budget;
-use journeyman_core::{Attempt, Job, Key, Seq, Span, Target, Ticket, Time};
+use journeyman_core::{Attempt, Key, Packed, Seq, Span, Target, Ticket, Time};
 use tokio::sync::oneshot;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::sync::WaitForCancellationFuture;
 
 use crate::admission::Room;
 use crate::answers::{Cancelled, Found, JobEnd, Receipt, ShutdownReport, TargetInfo};
@@ -47,9 +47,13 @@ impl<T> Reply<T> {
     }
 }
 
-/// Jobs to store, all or nothing.
+/// Calls that store jobs have come; which, the line has in a list. Sent with the first of a list: those that follow before it is taken come
+/// without a message of their own.
 #[derive(Message)]
 #[rtype(result = "()")]
+pub(crate) struct Called;
+
+/// One of them: jobs to store, all or nothing.
 pub(crate) struct Enqueue {
     pub jobs: Vec<NewJob>,
     /// The place of the call among those that wait for an answer.
@@ -60,7 +64,7 @@ pub(crate) struct Enqueue {
 /// A job that was checked and is not yet stored.
 #[derive(Clone, Debug)]
 pub(crate) struct NewJob {
-    pub job: Arc<Job>,
+    pub job: Packed,
     pub key: Option<Key>,
     pub due: Due,
     /// The most bytes that its record takes.
@@ -241,32 +245,21 @@ pub(crate) struct Flight {
     pub attempt: Attempt,
     /// 1 for the first run that counts.
     pub number: u32,
-    pub job: Arc<Job>,
+    pub job: Packed,
     pub timeout: Span,
-    /// Says that its ticket was cancelled.
-    pub cancelled: CancellationToken,
-    seat: Option<Arc<Seat>>,
+    is_over: bool,
     ledger: Ledger,
 }
 
 impl Flight {
-    /// `cancelled` is what the ledger gave when the attempt was noted there.
-    pub(crate) fn new(
-        name: (Ticket, Attempt),
-        number: u32,
-        job: Arc<Job>,
-        timeout: Span,
-        cancelled: CancellationToken,
-        ledger: Ledger,
-    ) -> Self {
+    pub(crate) const fn new(name: (Ticket, Attempt), number: u32, job: Packed, timeout: Span, ledger: Ledger) -> Self {
         let (ticket, attempt) = name;
-        let seat = Seat { ticket, attempt, ledger: Some(ledger.clone()) };
-        Self { ticket, attempt, number, job, timeout, cancelled, seat: Some(Arc::new(seat)), ledger }
+        Self { ticket, attempt, number, job, timeout, is_over: false, ledger }
     }
 
-    /// The place, for blocking sections to share. They keep it beyond the end of the attempt.
-    pub(crate) const fn seat(&self) -> Option<&Arc<Seat>> {
-        self.seat.as_ref()
+    /// Where it is noted.
+    pub(crate) const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Whether the job may begin to run: asked once, right before it does.
@@ -285,38 +278,16 @@ impl Flight {
     }
 
     fn end(&mut self, ended: Ended) {
-        let Some(seat) = self.seat.take() else { return };
-        let is_empty = Arc::into_inner(seat).map(Seat::leave).is_some();
-        self.ledger.end(self.ticket, self.attempt, ended, is_empty);
+        if !self.is_over {
+            self.is_over = true;
+            self.ledger.end(self.ticket, self.attempt, ended);
+        }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         self.end(Ended::Lost);
-    }
-}
-
-/// The place of an attempt in the pool, whose unit the ledger keeps. Its blocking sections hold it too; when the last one leaves,
-/// the unit is free.
-pub(crate) struct Seat {
-    ticket: Ticket,
-    attempt: Attempt,
-    ledger: Option<Ledger>,
-}
-
-impl Seat {
-    /// Left with the attempt itself: its end says so.
-    fn leave(mut self) {
-        self.ledger = None;
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if let Some(ledger) = self.ledger.take() {
-            ledger.free(self.ticket, self.attempt);
-        }
     }
 }
 
@@ -398,7 +369,7 @@ pub(crate) struct Finished;
 pub(crate) struct Over {
     pub ticket: Ticket,
     pub attempt: Attempt,
-    pub seat: Returns,
+    pub unit: Returns,
 }
 
 /// When the unit of an attempt comes back.

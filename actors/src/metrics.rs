@@ -51,7 +51,7 @@ pub(crate) fn describe() {
 #[derive(Default)]
 pub(crate) struct Meters {
     #[cfg(feature = "metrics")]
-    kinds: std::collections::HashMap<Kind, OfKind>,
+    kinds: foldhash::HashMap<Kind, OfKind>,
 }
 
 #[cfg(feature = "metrics")]
@@ -96,7 +96,10 @@ impl Meters {
 
     #[cfg(feature = "metrics")]
     fn of(&mut self, kind: &Kind) -> &OfKind {
-        self.kinds.entry(kind.clone()).or_insert_with(|| OfKind::new(kind))
+        if !self.kinds.contains_key(kind) {
+            self.kinds.insert(kind.clone(), OfKind::new(kind));
+        }
+        &self.kinds[kind]
     }
 }
 

@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::config::Limits;
 use crate::events;
 use crate::ledger::{self, Ended, Ledger, Reign, Standing};
+use crate::line::Calls;
 use crate::messages::{Admitted, Appended, Beat, Compact, Released, Reply, Selected, Units, Want};
 use crate::metrics::{self, Meters};
 use crate::registry::Policies;
@@ -50,6 +51,8 @@ use timing::WallWatch;
 
 /// What the wiring gives the queue: everything it talks to, as messages only.
 pub(crate) struct Links {
+    /// Calls that store jobs come in here.
+    pub calls: Calls,
     pub pool: Recipient<Want>,
     pub workers: Workers,
     pub breakers: StartBreaker,
@@ -88,7 +91,7 @@ pub(crate) struct QueueActor {
     pace: Pace,
     outcomes: VecDeque<(Ticket, Attempt)>,
     /// Selected and not yet settled; its target, to tell the schedule.
-    running: HashMap<Ticket, (Attempt, Option<Target>)>,
+    running: foldhash::HashMap<Ticket, (Attempt, Option<Target>)>,
     /// Attempts without a breaker that set out when all that is durable has been released.
     starts: Vec<Admitted>,
     skews: Skews,
@@ -133,7 +136,7 @@ impl QueueActor {
             intake: VecDeque::new(),
             pace: Pace::new(rules.limits.capacity),
             outcomes: VecDeque::new(),
-            running: HashMap::new(),
+            running: foldhash::HashMap::default(),
             starts: Vec::new(),
             skews,
             spare: None,
@@ -173,14 +176,14 @@ impl QueueActor {
         let mut unknown: HashMap<Kind, usize> = HashMap::new();
         self.skews.keep(|ticket| self.writer.queue().get(ticket).is_some());
         for (ticket, live) in self.writer.queue().tickets() {
-            if !self.schedule.knows_kind(&live.job.kind) {
-                *unknown.entry(live.job.kind.clone()).or_default() += 1;
+            if !self.schedule.knows_kind(live.job.kind()) {
+                *unknown.entry(live.job.kind().clone()).or_default() += 1;
             }
             match live.phase {
                 Phase::Pending { due } => {
                     self.schedule.insert(entry(ticket, live, first_wake(live, due, self.skews.of_due(ticket))));
                 }
-                Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target.clone()))),
+                Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target().cloned()))),
             }
         }
         for (kind, tickets) in unknown {
@@ -342,12 +345,12 @@ impl QueueActor {
     }
 
     fn policy(&self, live: &Live) -> Policy {
-        self.rules.policies.get(&live.job.kind).copied().unwrap_or_default().with(&live.job.options)
+        self.rules.policies.get(live.job.kind()).map_or_else(Policy::default, |known| known.policy).with(&live.job.options())
     }
 
     /// What time it is for a ticket: an instant that was asked for moves with the wall clock, all else does not.
     fn time_of(&self, now: Now, ticket: Ticket, live: &Live) -> Time {
-        if live.job.options.due_is_absolute() {
+        if live.job.due_is_absolute() {
             return now.wall;
         }
         now.steady.shifted(self.skews.of_start(ticket))
@@ -479,14 +482,21 @@ impl Handler<Beat> for QueueActor {
 }
 
 fn entry(ticket: Ticket, live: &Live, wake: Wake) -> Entry {
-    Entry { ticket, kind: live.job.kind.clone(), target: live.job.target.clone(), priority: live.job.priority, rank: live.rank, wake }
+    Entry {
+        ticket,
+        kind: live.job.kind().clone(),
+        target: live.job.target().cloned(),
+        priority: live.job.priority(),
+        rank: live.rank,
+        wake,
+    }
 }
 
 /// How a recovered ticket waits. At the start of a process both clocks are level, so stored times need no conversion; the due of
 /// one that was stored since may have been set when the wall clock had been moved by `skew`. An instant that was asked for is the
 /// start of its ticket: any other due is one that it was put back to.
 fn first_wake(live: &Live, due: Time, skew: i64) -> Wake {
-    let is_absolute = live.job.options.due_is_absolute() && due == live.start;
+    let is_absolute = live.job.due_is_absolute() && due == live.start;
     if is_absolute { Wake::Wall(due) } else { Wake::Steady(due.shifted(skew.saturating_neg())) }
 }
 

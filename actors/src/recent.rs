@@ -2,7 +2,7 @@
 //! that was decided when a queue failed counts if its record is found on disk. It is no record itself: what it has forgotten, or a
 //! process before this one has seen, stays counted and no more.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ pub(crate) struct Recent(Mutex<Ring>);
 struct Ring {
     /// Ends that a queue left undone: decided, and perhaps on disk.
     left: Vec<(Seq, Ticket, JobEnd)>,
-    ends: HashMap<Ticket, JobEnd>,
+    ends: foldhash::HashMap<Ticket, JobEnd>,
     /// The oldest first; each ticket ends once.
     order: VecDeque<Ticket>,
 }

@@ -1,11 +1,10 @@
 //! The job types that a runner knows: by kind, how to begin one from stored bytes, and its policy.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
-use journeyman_core::{Kind, Policy};
+use journeyman_core::{Kind, Packed, Policy, Route};
 
 use crate::codec::{Stored, Unreadable};
 use crate::cx::Cx;
@@ -13,11 +12,17 @@ use crate::error::StartError;
 use crate::job::{Job, JobResult};
 
 /// What the queue and the edge know of each kind.
-pub(crate) type Policies = HashMap<Kind, Policy>;
+pub(crate) type Policies = foldhash::HashMap<Kind, Known>;
+
+pub(crate) struct Known {
+    pub policy: Policy,
+    /// Where its jobs go that call nothing: one for all of them.
+    pub route: Arc<Route>,
+}
 
 /// Everything that is registered, for jobs with the context `C`.
 pub(crate) struct Registry<C> {
-    entries: HashMap<Kind, Entry<C>>,
+    entries: foldhash::HashMap<Kind, Entry<C>>,
     twice: Option<Kind>,
 }
 
@@ -27,11 +32,11 @@ struct Entry<C> {
 }
 
 /// Decodes stored bytes and makes the future of the attempt; or says why this build cannot.
-type Begin<C> = fn(&journeyman_core::Job, Cx<C>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String>;
+type Begin<C> = fn(&Packed, Cx<C>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String>;
 
 impl<C: 'static> Registry<C> {
     pub(crate) fn new() -> Self {
-        Self { entries: HashMap::new(), twice: None }
+        Self { entries: foldhash::HashMap::default(), twice: None }
     }
 
     pub(crate) fn add<J: Job<Context = C>>(&mut self, policy: Policy) {
@@ -56,28 +61,29 @@ impl<C: 'static> Registry<C> {
     }
 
     pub(crate) fn policies(&self) -> Arc<Policies> {
-        Arc::new(self.entries.iter().map(|(kind, entry)| (kind.clone(), entry.policy)).collect())
+        let known = |kind: &Kind, policy| Known { policy, route: Arc::new(Route { kind: kind.clone(), target: None }) };
+        Arc::new(self.entries.iter().map(|(kind, entry)| (kind.clone(), known(kind, entry.policy))).collect())
     }
 
-    pub(crate) fn begin(&self, job: &journeyman_core::Job, cx: Cx<C>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String> {
-        let entry = self.entries.get(&job.kind).ok_or_else(|| "its kind is not registered".to_owned())?;
+    pub(crate) fn begin(&self, job: &Packed, cx: Cx<C>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String> {
+        let entry = self.entries.get(job.kind()).ok_or_else(|| "its kind is not registered".to_owned())?;
         (entry.begin)(job, cx)
     }
 }
 
-fn begin<J: Job>(job: &journeyman_core::Job, cx: Cx<J::Context>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String> {
+fn begin<J: Job>(job: &Packed, cx: Cx<J::Context>) -> Result<LocalBoxFuture<'static, JobResult<()>>, String> {
     let job = bring_back::<J>(job)?;
     Ok(Box::pin(async move { job.run(cx).await.map(drop) }))
 }
 
 /// The job of stored bytes, of this version or of one before it.
-pub(crate) fn bring_back<J: Job>(job: &journeyman_core::Job) -> Result<J, String> {
-    match job.version.cmp(&J::VERSION) {
-        Ordering::Equal => J::CODEC.decode(job.codec, &job.payload),
-        Ordering::Greater => Err(format!("it was written as version {}, this build knows {}", job.version, J::VERSION)),
-        Ordering::Less => J::upgrade(job.version, Stored::new(job.codec, &job.payload)).map_err(|error| {
+pub(crate) fn bring_back<J: Job>(job: &Packed) -> Result<J, String> {
+    match job.version().cmp(&J::VERSION) {
+        Ordering::Equal => J::CODEC.decode(job.codec(), job.payload()),
+        Ordering::Greater => Err(format!("it was written as version {}, this build knows {}", job.version(), J::VERSION)),
+        Ordering::Less => J::upgrade(job.version(), Stored::new(job.codec(), job.payload())).map_err(|error| {
             let why = error.downcast_ref::<Unreadable>().map_or_else(|| "its error may show the data".to_owned(), Unreadable::to_string);
-            format!("it was written as version {}, and its upgrade failed: {why}", job.version)
+            format!("it was written as version {}, and its upgrade failed: {why}", job.version())
         }),
     }
 }

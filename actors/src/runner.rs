@@ -92,7 +92,7 @@ impl Runner {
                     served = &mut server => served,
                     _ = self.base.status.over() => return Err(self.end().await.into()),
                     () = signals.next() => return Ok(self.shutdown(Duration::ZERO).await?),
-                    () = clock.sleep_until(clock.now().steady + drain.into()) => Ok(()),
+                    () = clock.sleep(drain.into()) => Ok(()),
                 }
             }
             served = &mut server => served,
@@ -396,7 +396,7 @@ async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Resul
                 if !std::mem::replace(&mut told, true) {
                     events::waiting_for_lock(dir, patience);
                 }
-                clock.sleep_until(clock.now().steady + LOCK_PAUSE).await;
+                clock.sleep(LOCK_PAUSE).await;
             }
             opened => return opened,
         }

@@ -42,7 +42,11 @@ impl Skews {
 
     /// The ticket has ended.
     pub(crate) fn forget(&self, ticket: Ticket) {
-        self.map().remove(&ticket);
+        let mut map = self.map();
+        // Asked at the end of every job, and mostly nothing is kept.
+        if !map.is_empty() {
+            map.remove(&ticket);
+        }
     }
 
     /// Only of these is anything kept.
@@ -58,8 +62,11 @@ impl Skews {
         self.map().get(&ticket).map_or(0, |skew| skew.due)
     }
 
-    fn set(&self, ticket: Ticket, change: impl FnOnce(Skew) -> Skew) {
+    fn set(&self, ticket: Ticket, change: impl Fn(Skew) -> Skew) {
         let mut map = self.map();
+        if map.is_empty() && change(Skew::default()) == Skew::default() {
+            return;
+        }
         let skew = change(map.get(&ticket).copied().unwrap_or_default());
         if skew == Skew::default() {
             map.remove(&ticket);

@@ -356,7 +356,7 @@ impl<C: 'static, D: TestDisk> TestRunner<C, D> {
     pub async fn enqueued<J: Job>(&self) -> Vec<J> {
         let Some(queue) = self.process.base.line.queue() else { return Vec::new() };
         let waiting = queue.send(Waiting).await.unwrap_or_default();
-        capture::decoded(waiting.iter().map(|job| &**job))
+        capture::decoded(waiting.iter())
     }
 
     async fn reopen(&mut self) -> Result<(), StartError> {

@@ -19,6 +19,7 @@ use crate::config::Limits;
 use crate::error::StartError;
 use crate::journal::JournalActor;
 use crate::ledger;
+use crate::line::Calls;
 use crate::messages::{Append, Compact, Quiet, Returned, Seal, Start};
 use crate::pool::PoolActor;
 use crate::queue::{Links, Office, QueueActor, Rules, StartBreaker};
@@ -109,7 +110,9 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     );
     base.status.recent.found(state.last(), limits.ends_remembered);
     supervisor.start("pool", desk, PoolActor::new(units, home, queue.clone().recipient(), clock.clone()));
+    let calls = Calls::default();
     let links = Links {
+        calls: calls.clone(),
         pool: pool.clone().recipient(),
         workers: workers.clone(),
         breakers: breakers(supervisor.clone(), circuit, workers, queue.clone(), clock.clone()),
@@ -120,7 +123,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let office = Office { ledger: base.ledger.clone(), reign, standings, skews, is_read_only, is_draining: *base.draining.borrow() };
     let rules = Rules { limits, policies: registry.policies(), circuit };
     supervisor.start("queue", context, QueueActor::new(writer, links, rules, office, base.status.clone(), clock));
-    base.line.connect(queue.clone());
+    base.line.connect(queue.clone(), calls);
     if *base.draining.borrow() {
         // It may have been said while nobody could be reached.
         queue.do_send(Quiet);

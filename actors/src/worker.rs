@@ -2,21 +2,21 @@
 //! a panic, a timeout and a cut-off join the same end. It decides nothing about what becomes of a ticket.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Poll;
 
 use actix::{Actor, Context, Handler, Recipient};
 use futures_util::FutureExt;
 use journeyman_core::breaker::Verdict;
 use journeyman_core::retry::Outcome;
-use journeyman_core::{Cause, Fault, JobId};
+use journeyman_core::{Cause, Fault};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::AbortHandle;
 use tracing::Instrument;
 
 use crate::clock::Clock;
@@ -31,8 +31,7 @@ use crate::registry::Registry;
 
 pub(crate) struct WorkerActor<C> {
     shared: Rc<Shared<C>>,
-    /// Dropped with the actor, and then aborted: the attempts end as lost.
-    attempts: JoinSet<()>,
+    attempts: Attempts,
 }
 
 /// What all attempts of a worker use.
@@ -47,7 +46,7 @@ pub(crate) struct Shared<C> {
 
 impl<C> WorkerActor<C> {
     pub(crate) fn new(shared: Shared<C>) -> Self {
-        Self { shared: Rc::new(shared), attempts: JoinSet::new() }
+        Self { shared: Rc::new(shared), attempts: Attempts::default() }
     }
 }
 
@@ -60,7 +59,6 @@ impl<C: 'static> Handler<Start> for WorkerActor<C> {
 
     fn handle(&mut self, Start(admitted): Start, _: &mut Context<Self>) {
         self.shared.clock.stir();
-        while self.attempts.try_join_next().is_some() {}
         admitted.into_iter().for_each(|one| self.begin(one));
     }
 }
@@ -69,7 +67,7 @@ impl<C: 'static> WorkerActor<C> {
     fn begin(&mut self, Admitted { flight, leave }: Admitted) {
         let shared = self.shared.clone();
         let span = events::attempt_span(&flight);
-        self.attempts.spawn_local(
+        self.attempts.spawn(
             async move {
                 let (ended, verdict) = shared.run(&flight).await;
                 shared.clock.stir();
@@ -82,6 +80,46 @@ impl<C: 'static> WorkerActor<C> {
             }
             .instrument(span),
         );
+    }
+}
+
+/// The tasks of attempts that have not ended. Dropped with the actor, which aborts them: the attempts end as lost.
+#[derive(Default)]
+struct Attempts {
+    tasks: Rc<RefCell<foldhash::HashMap<u64, AbortHandle>>>,
+    begun: u64,
+}
+
+impl Attempts {
+    fn spawn(&mut self, attempt: impl Future<Output = ()> + 'static) {
+        self.begun += 1;
+        let listed = Listed { tasks: self.tasks.clone(), number: self.begun };
+        // Large, and moved several times on its way into the task.
+        let attempt = Box::pin(async move {
+            attempt.await;
+            drop(listed);
+        });
+        let task = tokio::task::spawn_local(attempt);
+        self.tasks.borrow_mut().insert(self.begun, task.abort_handle());
+    }
+}
+
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        let tasks = self.tasks.take();
+        tasks.values().for_each(AbortHandle::abort);
+    }
+}
+
+/// An attempt's place among them, given up when it is dropped, whatever became of it.
+struct Listed {
+    tasks: Rc<RefCell<foldhash::HashMap<u64, AbortHandle>>>,
+    number: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.tasks.borrow_mut().remove(&self.number);
     }
 }
 
@@ -100,13 +138,13 @@ impl<C: 'static> Shared<C> {
         };
         let mut job = Guarded(Some(job));
         let timer = Timer::start(&self.clock);
-        self.meters.borrow_mut().attempt_began(&flight.job.kind);
+        self.meters.borrow_mut().attempt_began(flight.job.kind());
         let interrupted = flight.interrupted();
-        let late = self.clock.sleep_until(self.clock.now().steady + flight.timeout);
+        let late = self.clock.sleep(flight.timeout);
         let end = first_of(job.future(), pin!(interrupted), pin!(late)).await;
         // Whatever is left of the job goes now, inside the boundary: its destructors are its own code.
         let dropped = job.close();
-        self.meters.borrow_mut().attempt_ran(&flight.job.kind, &timer);
+        self.meters.borrow_mut().attempt_ran(flight.job.kind(), &timer);
         match (end, dropped) {
             (First::Done(Ok(result)), Ok(())) => settled(result),
             (First::Done(Err(panic)), dropped) => {
@@ -129,12 +167,13 @@ impl<C: 'static> Shared<C> {
 
     fn running(&self, flight: &Flight) -> Running {
         Running {
-            id: JobId::of(flight.ticket),
+            ticket: flight.ticket,
+            attempt: flight.attempt,
             number: flight.number,
-            job: flight.job.clone(),
-            cancelled: flight.cancelled.clone(),
+            meta: flight.job.meta(),
+            ledger: flight.ledger().clone(),
+            cancelled: OnceCell::new(),
             draining: self.draining.clone(),
-            seat: flight.seat().map_or_else(Weak::new, Arc::downgrade),
             clock: self.clock.clone(),
             jobs: self.jobs.clone(),
         }

@@ -1,12 +1,11 @@
 //! The pieces of a queue as bytes: a length, a numeric tag, then the fields in postcard. The decoder is total.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
+use crate::packed::{Head, Packed};
 use crate::queue::{EndedKey, Ends, Facts, Live, Phase};
-use crate::record::{self, JobFields, Malformed};
+use crate::record::{self, Malformed};
 use crate::time::Time;
 
 /// One piece of a queue. The facts come first, then the tickets in the order of their numbers, then the keys of ended tickets in
@@ -37,9 +36,12 @@ pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Ticket, live: &Live) {
         failures: live.failures,
         fault: live.fault.as_ref().map(|fault| (fault.cause().tag(), fault.text())),
         key: live.key.as_ref().map(Key::as_str),
-        job: JobFields::of(&live.job),
+        head: live.job.head(),
     };
-    measured(out, |out| record::put(out, tag, &fields));
+    measured(out, |out| {
+        record::put(out, tag, &fields);
+        out.extend_from_slice(live.job.body_bytes());
+    });
 }
 
 pub(super) fn put_ended_key(out: &mut Vec<u8>, (until, ticket, key): &EndedKey) {
@@ -74,10 +76,14 @@ fn decode(mut bytes: &[u8]) -> Result<Entry, Malformed> {
 }
 
 fn take_ticket(bytes: &[u8], phase: impl FnOnce(u64) -> Phase) -> Result<Entry, Malformed> {
-    let fields: TicketFields<'_> = take_whole(bytes)?;
-    let fault = fields.fault.map(|(cause, text)| record::fault_of(cause, text.to_owned())).transpose()?;
+    let (fields, mut body): (TicketFields<'_>, _) = postcard::take_from_bytes(bytes).map_err(|_| Malformed::Fields)?;
+    let job = Packed::take(&fields.head, None, &mut body).ok_or(Malformed::Fields)?;
+    if !body.is_empty() {
+        return Err(Malformed::Fields);
+    }
+    let fault = fields.fault.map(|(cause, text)| record::fault_of(cause, text.to_owned()).map(Box::new)).transpose()?;
     let live = Live {
-        job: Arc::new(fields.job.into_job()),
+        job,
         key: fields.key.map(Key::new),
         start: fields.start,
         rank: fields.rank,
@@ -117,7 +123,7 @@ struct TicketFields<'a> {
     fault: Option<(u8, &'a str)>,
     key: Option<&'a str>,
     #[serde(borrow)]
-    job: JobFields<'a>,
+    head: Head<'a>,
 }
 
 const LENGTH: usize = 4;

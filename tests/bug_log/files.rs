@@ -71,7 +71,7 @@ fn d6_a_disk_that_was_full_for_a_moment_opens_later_with_all_that_was_acknowledg
         failing.arm(at);
         let mut failed = false;
         for n in 0..60 {
-            let job = std::sync::Arc::new(crate::support::job(n, None));
+            let job = journeyman_core::Packed::from(crate::support::job(n, None));
             let now = journeyman_core::Time(5000);
             let enqueue = journeyman_core::Op::Enqueue { now, due: now, key: None, job };
             failed |= life.write(&[journeyman_core::Record::Op(enqueue)]).is_err();

@@ -1,9 +1,7 @@
 //! The rows about the end of the journal: what a crash may leave there is no damage, and costs no more than itself.
 
-use std::sync::Arc;
-
 use journeyman_core::disk::MemDisk;
-use journeyman_core::{Job, Op, Seq, Time};
+use journeyman_core::{Job, Op, Packed, Seq, Time};
 
 use super::{LIMITS, SEGMENT_HEADER, frames, goes_on, killed, last_of, open, segment, short, states, with};
 use crate::kit::{Life, Rig};
@@ -17,7 +15,7 @@ fn d10_a_tail_whose_middle_was_never_synced_is_not_believed() {
     let before = life.queue.clone();
     let large = Job { payload: vec![7; 20_000], ..job(1, None) };
     let now = Time(9);
-    life.op(Op::Enqueue { now, due: now, key: None, job: Arc::new(large) });
+    life.op(Op::Enqueue { now, due: now, key: None, job: Packed::from(large) });
     let files = short(image(&disk));
     let (name, frames) = last_of(&files);
     let last = frames.last().expect("there is one").clone();
@@ -61,7 +59,7 @@ fn d19_a_batch_torn_at_the_boundary_of_a_page_or_a_sector_is_a_torn_tail() {
     let before = life.queue.clone();
     let large = Job { payload: (1..=250).cycle().take(30_000).collect(), ..job(1, None) };
     let now = Time(9);
-    life.op(Op::Enqueue { now, due: now, key: None, job: Arc::new(large) });
+    life.op(Op::Enqueue { now, due: now, key: None, job: Packed::from(large) });
     let files = image(&disk);
     let (name, frames) = last_of(&files);
     let last = frames.last().expect("there is one").clone();

@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use journeyman_core::journal::{Batch, JournalLimits};
-use journeyman_core::{Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Record, Target, Ticket, Time, record};
+use journeyman_core::{Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Packed, Record, Target, Ticket, Time, record};
 
 use crate::kit::{self, Life, Place};
 
@@ -110,13 +109,13 @@ fn every_op(life: &mut Life) {
 
 fn enqueue(life: &mut Life, key: Option<&str>, due: Time, job: Job) -> Ticket {
     let issued = life.queue.ends().total() + (life.queue.pending() + life.queue.running()) as u64;
-    life.op(Op::Enqueue { now: Time(1_764_590_400_000), due, key: key.map(Key::new), job: Arc::new(job) });
+    life.op(Op::Enqueue { now: Time(1_764_590_400_000), due, key: key.map(Key::new), job: Packed::from(job) });
     Ticket(issued + 1)
 }
 
 /// A batch of several records, the first of which is the Lead of a later epoch.
 fn many(life: &mut Life, epoch: Epoch) {
-    let job = Arc::new(crate::support::job(7, None));
+    let job = Packed::from(crate::support::job(7, None));
     let op = |key: &str| Record::Op(Op::Enqueue { now: Time(3), due: Time(4), key: Some(Key::new(key)), job: job.clone() });
     let records = [Record::Lead { epoch: Epoch(epoch.0 + 300) }, op("one"), op("two"), op("three")];
     let mut body = Vec::new();

@@ -163,7 +163,7 @@ fn state(queue: &Queue) -> String {
             "ticket {ticket} {phase}, start {}, rank {}, {} failures, {fault:?}, {key:?}",
             live.start.0, live.rank.0, live.failures
         ));
-        let job = &live.job;
+        let job = live.job.unpack();
         let fields: BTreeMap<&str, String> = BTreeMap::from([
             ("kind", job.kind.as_str().to_owned()),
             ("target", format!("{:?}", job.target.as_ref().map(|target| target.as_str().to_owned()))),

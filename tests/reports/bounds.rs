@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use journeyman::testing::TestRunner;
 use journeyman::{EnqueueError, JobEnd, JobId, JobState, Limits, Policy, Query};
 use journeyman_core::disk::{Disk, MemDisk};
-use journeyman_core::{Codec, Job, Key, Op, Options, Queue, Record, Seq, Ticket, Time};
+use journeyman_core::{Codec, Job, Key, Op, Options, Packed, Queue, Record, Seq, Ticket, Time};
 
 use super::{patient, small};
 use crate::jobs::{DAY, Log, MINUTE, SECOND, Step, runner, seed, task, task_for, tasks};
@@ -88,7 +87,7 @@ async fn b21_a_page_costs_the_same_wherever_it_is() {
     assert!(costs[1] < 20 * costs[0], "{costs:?}");
 }
 
-fn job() -> Arc<Job> {
+fn job() -> Packed {
     let options = Options::default();
     Job { kind: "k".into(), version: 1, codec: Codec::RAW, target: None, priority: 1, options, meta: Vec::new(), payload: vec![0; 50] }
         .into()

@@ -69,8 +69,8 @@ async fn costs_little_memory(jobs: &Jobs) -> bool {
         jobs.enqueue_all((0..1000).map(|_| jobs.enqueue(hundred()).delay(HOUR))).await.expect("room");
     }
     let bytes = (resident() - before) / 200_000;
-    println!("a waiting job of 100 bytes: {bytes} bytes of memory (at most 1200)");
-    bytes <= 1200
+    println!("a waiting job of 100 bytes: {bytes} bytes of memory (at most 700)");
+    bytes <= 700
 }
 
 fn hundred() -> Hundred {

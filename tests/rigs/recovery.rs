@@ -16,7 +16,7 @@ use journeyman_core::disk::{Disk, FileDisk};
 use journeyman_core::journal::{Batch, Journal, JournalLimits, Salt};
 use journeyman_core::snapshot::PlainStore;
 use journeyman_core::store::Store;
-use journeyman_core::{Attempt, Codec, End, Kind, Op, Options, Queue, Record, Ticket, Time, record};
+use journeyman_core::{Attempt, Codec, End, Kind, Op, Options, Packed, Queue, Record, Ticket, Time, record};
 use serde::{Deserialize, Serialize};
 
 /// The kind that the runner knows; those in the journal are of another, and so are held and never run.
@@ -166,7 +166,7 @@ fn enqueue() -> Record {
         meta: Vec::new(),
         payload: vec![7; 100],
     };
-    Record::Op(Op::Enqueue { now: NOW, due: NOW, key: None, job: Arc::new(job) })
+    Record::Op(Op::Enqueue { now: NOW, due: NOW, key: None, job: Packed::from(job) })
 }
 
 fn sums(dir: &Path) -> BTreeMap<String, (u64, u32)> {

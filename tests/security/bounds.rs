@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::future::{IntoFuture, poll_fn};
-use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::future::join_all;
 use journeyman::testing::Syncs;
 use journeyman::{Cx, EnqueueError, Job, JobResult, JobState, Limits, PayloadCodec, Policy, Query, Runner, StartError};
 use journeyman_core::disk::MemDisk;
-use journeyman_core::{Cause, Codec, Fault, Key, Op, Options, Queue, Record, Time};
+use journeyman_core::{Cause, Codec, Fault, Key, Op, Options, Packed, Queue, Record, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{DAY, HOUR, Log, MINUTE, Step, task, task_for, tasks};
@@ -73,7 +72,7 @@ fn holding(kind: &str, codec: Codec, payload: Vec<u8>) -> MemDisk {
         payload,
     };
     let now = Time(1);
-    life.write(&[Record::Op(Op::Enqueue { now, due: now, key: None, job: Arc::new(job) })]).expect("memory takes it");
+    life.write(&[Record::Op(Op::Enqueue { now, due: now, key: None, job: Packed::from(job) })]).expect("memory takes it");
     disk
 }
 
@@ -326,7 +325,7 @@ fn colliding() -> Vec<Vec<String>> {
 fn s14_keys_that_agree_in_a_hash_are_different_keys() {
     let mut queue = Queue::default();
     let mut tickets = BTreeMap::new();
-    let job = Arc::new(crate::support::job(1, None));
+    let job = Packed::from(crate::support::job(1, None));
     let texts: std::collections::BTreeSet<String> = colliding().into_iter().flatten().collect();
     let step = |queue: &mut Queue, text: &str| {
         let op = Op::Enqueue { now: Time(1), due: Time(1), key: Some(Key::new(text)), job: job.clone() };

@@ -11,7 +11,7 @@ use journeyman::testing::{Syncs, perform};
 use journeyman::{Cx, EnqueueError, EventFilter, Failure, Job, JobResult, Limits, PayloadCodec, Policy, Query, Runner, Stored, Target};
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::queue::Phase;
-use journeyman_core::{Attempt, Cause, Codec, End, Fault, Key, Op, Options, Queue, Record, Seq, Ticket, Time};
+use journeyman_core::{Attempt, Cause, Codec, End, Fault, Key, Op, Options, Packed, Queue, Record, Seq, Ticket, Time};
 use metrics::{Counter, Gauge, Histogram, Key as MetricKey, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -452,7 +452,7 @@ fn s6_no_public_type_shows_it() {
     };
     let fault = Fault::new(Cause::Failed, CANARY);
     let (ticket, attempt, now) = (Ticket(1), Attempt(Seq(2)), Time(1));
-    let job = Arc::new(job);
+    let job = Packed::from(job);
     let ops = [
         Op::Enqueue { now, due: now, key: Some(Key::new(CANARY)), job: job.clone() },
         Op::Select { ticket },

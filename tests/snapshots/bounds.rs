@@ -7,7 +7,7 @@ use journeyman_core::compaction::{CompactionLimits, Phase, Progress, is_due};
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::JournalLimits;
 use journeyman_core::snapshot::PlainStore;
-use journeyman_core::{Op, Queue, Record, Time};
+use journeyman_core::{Op, Packed, Queue, Record, Time};
 
 use super::kit::{Life, Place, Rig, kinds, run};
 use super::round_trips::write;
@@ -74,7 +74,7 @@ fn a_compaction_is_due_by_ratio_within_its_bounds() {
 fn small_records_and_small_tickets_are_gone_through_in_portions() {
     let steps = |portions: u64| {
         let mut life = Life::with(&Rig::plain(MemDisk::default()), JournalLimits { segment_bytes: 64 << 20, batch_bytes: 4 << 20 });
-        let small = Arc::new(job(0, None));
+        let small = Packed::from(job(0, None));
         let records: Vec<_> =
             (0..512).map(|_| Record::Op(Op::Enqueue { now: Time(0), due: Time(0), key: None, job: small.clone() })).collect();
         (0..portions * 8).for_each(|_| life.write(&records).expect("memory takes it"));
@@ -91,12 +91,25 @@ fn small_records_and_small_tickets_are_gone_through_in_portions() {
 }
 
 #[test]
+fn a_batch_that_is_larger_than_a_step_is_folded_whole() {
+    let mut life = Life::with(&Rig::plain(MemDisk::default()), JournalLimits { segment_bytes: 64 << 20, batch_bytes: 4 << 20 });
+    let mut large = job(1, None);
+    large.payload = vec![7; 700 << 10];
+    let large = Packed::from(large);
+    let records: Vec<_> = (0..5).map(|_| Record::Op(Op::Enqueue { now: Time(0), due: Time(0), key: None, job: large.clone() })).collect();
+    life.write(&records).expect("memory takes it");
+    life.busy(1);
+    life.compact();
+    assert_eq!(life.rig.queue(), life.queue);
+}
+
+#[test]
 fn a_large_draft_is_synced_on_the_way() {
     let disk = MemDisk::default();
     let mut queue = Queue::default();
     let mut large = job(1, None);
     large.payload = vec![7; 50 << 10];
-    let large = Arc::new(large);
+    let large = Packed::from(large);
     for _ in 0..100 {
         let record = Record::Op(Op::Enqueue { now: Time(0), due: Time(0), key: None, job: large.clone() });
         queue.step(queue.last().next(), Time(0), &record).expect("it fits");
@@ -113,7 +126,7 @@ fn steps_are_bounded_and_tell_their_bytes() {
         let place = Place::new(kind);
         let mut life = Life::with(&place.rig(), JournalLimits { segment_bytes: 64 << 20, batch_bytes: 4 << 20 });
         for _ in 0..40 {
-            let jobs = (0..500u64).map(|n| Arc::new(job((200 + n % 50) as u8, None)));
+            let jobs = (0..500u64).map(|n| Packed::from(job((200 + n % 50) as u8, None)));
             let due = Time(0);
             let records: Vec<_> = jobs.map(|job| Record::Op(Op::Enqueue { now: due, due, key: None, job })).collect();
             life.write(&records).expect("the disk takes it");

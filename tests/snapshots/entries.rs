@@ -7,7 +7,7 @@ use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::{Boundary, Salt};
 use journeyman_core::queue::Misfit;
 use journeyman_core::snapshot::{Draft, Loading, PlainStore, SnapshotError, SnapshotStore};
-use journeyman_core::{Attempt, Cause, Codec, End, Fault, Job, Key, Op, Options, Queue, Record, Seq, Span, Ticket, Time};
+use journeyman_core::{Attempt, Cause, Codec, End, Fault, Job, Key, Op, Options, Packed, Queue, Record, Seq, Span, Ticket, Time};
 
 use super::kit::{Life, Rig};
 use super::round_trips::{CHUNK, META, sum_up, write};
@@ -220,11 +220,11 @@ fn ops() -> Vec<Op> {
 }
 
 fn enqueue(now: u64, key: &str, n: u8) -> Op {
-    Op::Enqueue { now: Time(now), due: Time(2), key: Some(Key::new(key)), job: Arc::new(job(n)) }
+    Op::Enqueue { now: Time(now), due: Time(2), key: Some(Key::new(key)), job: Packed::from(job(n)) }
 }
 
 fn enqueue_job(key: Option<&str>, job: Job) -> Op {
-    Op::Enqueue { now: NOW, due: NOW, key: key.map(Key::new), job: Arc::new(job) }
+    Op::Enqueue { now: NOW, due: NOW, key: key.map(Key::new), job: Packed::from(job) }
 }
 
 fn job(n: u8) -> Job {

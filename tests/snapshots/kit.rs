@@ -11,7 +11,7 @@ use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, Salt}
 use journeyman_core::queue::{Change, Phase as Standing};
 use journeyman_core::snapshot::SnapshotStore;
 use journeyman_core::store::{OpenError, Store};
-use journeyman_core::{Attempt, Cause, End, Fault, Key, Op, Queue, Record, Seq, Ticket, Time, record};
+use journeyman_core::{Attempt, Cause, End, Fault, Key, Op, Packed, Queue, Record, Seq, Ticket, Time, record};
 use tempfile::TempDir;
 
 use crate::support::job;
@@ -184,7 +184,7 @@ impl Life {
 
     pub(crate) fn enqueue(&mut self, key: Option<&str>, n: u8) -> Ticket {
         let before = self.queue.clone();
-        let job = Arc::new(job(n, None));
+        let job = Packed::from(job(n, None));
         self.op(Op::Enqueue { now: self.now, due: self.now, key: key.map(Key::new), job: job.clone() });
         let mut after = before;
         let record = Record::Op(Op::Enqueue { now: self.now, due: self.now, key: None, job });

@@ -9,7 +9,7 @@ use journeyman_core::compaction::{Phase, Progress};
 use journeyman_core::disk::MemDisk;
 use journeyman_core::journal::{AppendError, Batch, Boundary, RotateError, Rotated, Salt};
 use journeyman_core::snapshot::{Draft, Loading, PlainStore, SnapshotError, SnapshotStore};
-use journeyman_core::{Epoch, Op, Options, Queue, Record, Time};
+use journeyman_core::{Epoch, Op, Options, Packed, Queue, Record, Time};
 
 use super::kit::{Kind, LIMITS, Life, Place, Rig, has_sled, kinds, run, run_to};
 use crate::support::disks::Failing;
@@ -35,7 +35,7 @@ fn a_job_larger_than_many_chunks_comes_back_whole_and_its_size_is_foretold() {
         let mut job = job(n, None);
         job.payload = (0..usize::from(n) * 30_000).map(|at| (at % 251) as u8).collect();
         job.options.set(Options::ATTEMPTS, 3);
-        let enqueue = Op::Enqueue { now: Time(1), due: Time(2), key: None, job: Arc::new(job) };
+        let enqueue = Op::Enqueue { now: Time(1), due: Time(2), key: None, job: Packed::from(job) };
         queue.step(queue.last().next(), Time(1), &Record::Op(enqueue)).expect("it fits");
     }
     assert_eq!(through_a_file(&queue), queue);

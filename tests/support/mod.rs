@@ -22,7 +22,7 @@ use journeyman_core::queue::Phase;
 use journeyman_core::snapshot::PlainStore;
 use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{
-    Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Queue, Record, Seq, Span, Target, Ticket, Time,
+    Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Kind, Op, Options, Packed, Queue, Record, Seq, Span, Target, Ticket, Time,
 };
 use quickcheck::{Arbitrary, Gen, QuickCheck, Testable};
 
@@ -198,7 +198,7 @@ impl Act {
     pub(crate) fn record(&self, queue: &Queue, now: Time) -> Option<Record> {
         let op = match self {
             Self::Enqueue { key, window, due, job: n } => {
-                Op::Enqueue { now, due: *due, key: key.map(key_of), job: Arc::new(job(*n, *window)) }
+                Op::Enqueue { now, due: *due, key: key.map(key_of), job: Packed::from(job(*n, *window)) }
             }
             Self::Select(pick) => Op::Select { ticket: pick.of(queue) },
             Self::Complete(pick, aim, end, failed) => {

@@ -10,7 +10,7 @@ use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, Recov
 use journeyman_core::queue::Phase;
 use journeyman_core::snapshot::{PlainStore, SnapshotError};
 use journeyman_core::store::{OpenError, Store};
-use journeyman_core::{Cause, Codec, End, Fault, Job, Key, Kind, Op, Options, Queue, Record, Target, Ticket, Time, record};
+use journeyman_core::{Cause, Codec, End, Fault, Job, Key, Kind, Op, Options, Packed, Queue, Record, Target, Ticket, Time, record};
 
 use super::sim::{Files, SimDisk, Still};
 
@@ -258,7 +258,7 @@ impl Program {
         }
         let key = before.is_multiple_of(3).then(|| Key::new(format!("key {}", before % 7)));
         let key = key.filter(|key| self.head.holder(key, now).is_none());
-        let job = Arc::new(job(before, bytes));
+        let job = Packed::from(job(before, bytes));
         write(&mut self.head, Record::Op(Op::Enqueue { now, due: now, key, job }));
         for op in self.moves(now) {
             write(&mut self.head, Record::Op(op));

@@ -2,10 +2,9 @@
 //! that could write into a terminal.
 
 use std::fs;
-use std::sync::Arc;
 
 use journeyman_core::journal::JournalLimits;
-use journeyman_core::{Cause, Codec, Fault, Job, Key, Kind as JobKind, Op, Options, Target, Ticket, Time};
+use journeyman_core::{Cause, Codec, Fault, Job, Key, Kind as JobKind, Op, Options, Packed, Target, Ticket, Time};
 
 use super::{Answer, flip, name, tool, used};
 use crate::kit::{Kind, Life, Place, kinds};
@@ -83,7 +82,7 @@ fn said(text: &str) -> Place {
         meta: vec![(format!("canary name{text}"), format!("canary value{text}"))],
         payload: format!("canary payload{text}").into_bytes(),
     };
-    life.op(Op::Enqueue { now: Time(1), due: Time(2), key: Some(Key::new(format!("canary key{text}"))), job: Arc::new(job) });
+    life.op(Op::Enqueue { now: Time(1), due: Time(2), key: Some(Key::new(format!("canary key{text}"))), job: Packed::from(job) });
     let attempt = life.select(Ticket(1));
     life.op(Op::Requeue { ticket: Ticket(1), attempt, due: Time(3), fault: Fault::new(Cause::Failed, format!("canary fault{text}")) });
     place

@@ -79,7 +79,9 @@ const fn name_of(record: &Record) -> &'static str {
 fn details(record: &Record, contents: bool) -> (&'static str, String) {
     let details = match record {
         Record::Lead { epoch } => format!("epoch={epoch}"),
-        Record::Op(Op::Enqueue { due, key, job, .. }) => format!("{} due={}", job_details(job, key.as_ref(), contents), date(*due)),
+        Record::Op(Op::Enqueue { due, key, job, .. }) => {
+            format!("{} due={}", job_details(&job.unpack(), key.as_ref(), contents), date(*due))
+        }
         Record::Op(Op::Select { .. } | Op::Cancel { .. }) => String::new(),
         Record::Op(Op::Complete { attempt, end, fault, .. }) => {
             format!(
@@ -149,7 +151,7 @@ fn put_op(object: &mut Object, op: &Op, contents: bool) {
     match op {
         Op::Enqueue { now, due, key, job } => {
             object.put("now", now).put("due", due);
-            put_job(object, job, key.as_ref(), contents);
+            put_job(object, &job.unpack(), key.as_ref(), contents);
         }
         Op::Select { .. } | Op::Cancel { .. } => {}
         Op::Complete { attempt, end, fault, .. } => {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use journeyman_core::{Attempt, End, Fault, Job, Now, Seq, Ticket, Time};
+use journeyman_core::{Attempt, End, Fault, Now, Route, Seq, Ticket, Time};
 
 use super::QueueActor;
 use crate::admission::Room;
@@ -20,38 +20,38 @@ pub(super) struct Effects(VecDeque<(Seq, Effect)>);
 pub(super) enum Effect {
     Enqueued {
         ticket: Ticket,
-        job: Arc<Job>,
+        route: Arc<Route>,
     },
     Selected {
         ticket: Ticket,
         attempt: Attempt,
-        job: Arc<Job>,
+        route: Arc<Route>,
         unit: Units,
     },
     Completed {
         ticket: Ticket,
         attempt: Attempt,
-        job: Arc<Job>,
+        route: Arc<Route>,
         end: End,
         fault: Option<Fault>,
     },
     Requeued {
         ticket: Ticket,
         attempt: Attempt,
-        job: Arc<Job>,
+        route: Arc<Route>,
         due: Time,
         fault: Fault,
     },
     Deferred {
         ticket: Ticket,
         attempt: Attempt,
-        job: Arc<Job>,
+        route: Arc<Route>,
         due: Time,
     },
     Cancelled {
         ticket: Ticket,
         attempt: Option<Attempt>,
-        job: Arc<Job>,
+        route: Arc<Route>,
     },
     /// The answer to a call that stored jobs: the most frequent of all, so it needs no box.
     Stored {
@@ -105,55 +105,55 @@ impl QueueActor {
     pub(super) fn perform(&mut self, now: Now, seq: Seq, effect: Effect) {
         let status = &self.status;
         match effect {
-            Effect::Enqueued { ticket, job } => {
+            Effect::Enqueued { ticket, route } => {
                 status.pending.add(1);
-                events::enqueued(ticket, &job.kind, job.target.as_ref(), seq);
-                self.meters.enqueued(&job.kind);
-                status.feed.tell_job(ticket, &job, seq, Happened::Enqueued);
+                events::enqueued(ticket, &route.kind, route.target.as_ref(), seq);
+                self.meters.enqueued(&route.kind);
+                status.feed.tell_job(ticket, &route, seq, Happened::Enqueued);
             }
-            Effect::Selected { ticket, attempt, job, unit } => {
+            Effect::Selected { ticket, attempt, route, unit } => {
                 status.pending.sub(1);
                 status.running.add(1);
                 events::selected(ticket, seq);
-                status.feed.tell_job(ticket, &job, seq, Happened::Selected);
+                status.feed.tell_job(ticket, &route, seq, Happened::Selected);
                 self.start(now, ticket, attempt, unit);
             }
-            Effect::Completed { ticket, attempt, job, end, fault } => {
+            Effect::Completed { ticket, attempt, route, end, fault } => {
                 status.running.sub(1);
                 status.ended(end).add(1);
                 self.ledger.forget(ticket, attempt);
-                events::completed(ticket, &job.kind, end, fault.as_ref(), seq);
-                self.meters.ended(&job.kind, end);
+                events::completed(ticket, &route.kind, end, fault.as_ref(), seq);
+                self.meters.ended(&route.kind, end);
                 let cause = fault.as_ref().map(Fault::cause);
-                status.feed.tell_job(ticket, &job, seq, Happened::Ended { end, cause });
+                status.feed.tell_job(ticket, &route, seq, Happened::Ended { end, cause });
                 self.skews.forget(ticket);
                 self.has_ended(ticket, JobEnd::of(end, fault));
             }
-            Effect::Requeued { ticket, attempt, job, due, fault } => {
+            Effect::Requeued { ticket, attempt, route, due, fault } => {
                 status.running.sub(1);
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::requeued(ticket, due, &fault, seq);
-                self.meters.requeued(&job.kind);
-                status.feed.tell_job(ticket, &job, seq, Happened::Requeued { cause: fault.cause() });
+                self.meters.requeued(&route.kind);
+                status.feed.tell_job(ticket, &route, seq, Happened::Requeued { cause: fault.cause() });
             }
-            Effect::Deferred { ticket, attempt, job, due } => {
+            Effect::Deferred { ticket, attempt, route, due } => {
                 status.running.sub(1);
                 status.pending.add(1);
                 self.ledger.forget(ticket, attempt);
                 events::deferred(ticket, due, seq);
-                self.meters.deferred(&job.kind);
-                status.feed.tell_job(ticket, &job, seq, Happened::Deferred);
+                self.meters.deferred(&route.kind);
+                status.feed.tell_job(ticket, &route, seq, Happened::Deferred);
             }
-            Effect::Cancelled { ticket, attempt, job } => {
+            Effect::Cancelled { ticket, attempt, route } => {
                 if attempt.is_some() { &status.running } else { &status.pending }.sub(1);
                 status.cancelled.add(1);
                 if let Some(attempt) = attempt {
                     self.ledger.cancel(ticket, attempt);
                 }
                 events::cancelled(ticket, attempt.is_some(), seq);
-                self.meters.cancelled(&job.kind);
-                status.feed.tell_job(ticket, &job, seq, Happened::Cancelled { was_running: attempt.is_some() });
+                self.meters.cancelled(&route.kind);
+                status.feed.tell_job(ticket, &route, seq, Happened::Cancelled { was_running: attempt.is_some() });
                 self.skews.forget(ticket);
                 self.has_ended(ticket, JobEnd::Cancelled);
             }

@@ -1,8 +1,6 @@
 //! Those who wait for the end of a job. They hear of it when its record is on disk; who waits for a job that has ended before
 //! hears what is remembered.
 
-use std::collections::HashMap;
-
 use actix::{Context, Handler};
 use journeyman_core::Ticket;
 
@@ -17,7 +15,7 @@ type Asker = Reply<Result<JobEnd, CallError>>;
 /// swept out before those who have gone outnumber those who wait.
 #[derive(Default)]
 pub(super) struct WaitingForEnds {
-    replies: HashMap<Ticket, Vec<Asker>>,
+    replies: foldhash::HashMap<Ticket, Vec<Asker>>,
     waiting: usize,
     /// How many there were after the last sweep.
     swept: usize,

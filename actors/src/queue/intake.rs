@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use actix::{Context, Handler};
 use journeyman_core::queue::Change;
 use journeyman_core::schedule::Wake;
-use journeyman_core::{JobId, Now, Op, Target, Ticket};
+use journeyman_core::{JobId, Now, Op, Span, Target, Ticket};
 
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, entry};
 use crate::admission::Room;
 use crate::answers::{Cancelled, Receipt};
 use crate::error::EnqueueError;
-use crate::messages::{Cancel, Due, Enqueue, NewJob, Reply};
+use crate::messages::{Called, Cancel, Due, Enqueue, NewJob, Reply};
 
 /// A call that waits for its turn.
 pub(super) enum Intake {
@@ -59,17 +59,19 @@ impl QueueActor {
                 continue;
             }
             let (due, wake) = match due {
+                Due::After(Span(0)) => (now.wall, Wake::AtOnce),
                 Due::After(wait) => (now.wall + wait, Wake::Steady(now.steady + wait)),
                 Due::At(due) => (due, Wake::Wall(due)),
             };
-            let op = Op::Enqueue { now: now.wall, due, key, job: job.clone() };
+            let route = job.route().clone();
+            let op = Op::Enqueue { now: now.wall, due, key, job };
             let Some((seq, Change::Enqueued(ticket))) = self.decide(now, op) else { continue };
             if let Some(live) = self.writer.queue().get(ticket) {
                 self.schedule.insert(entry(ticket, live, wake));
             }
             self.skews.stored(ticket, now);
             receipts.push(Receipt::new(JobId::of(ticket), seq));
-            self.effects.push(seq, Effect::Enqueued { ticket, job });
+            self.effects.push(seq, Effect::Enqueued { ticket, route });
         }
         self.effects.push(self.writer.queue().last(), Effect::Stored { receipts, reply, room });
     }
@@ -92,7 +94,7 @@ impl QueueActor {
             (count > 0 && queue.pending() + queue.running() + count > limits.pending, "pending tickets"),
             (queue.weight() + weight > limits.pending_bytes && weight > 0, "payload bytes of pending tickets"),
             (keys > 0 && queue.keys_left_at(now.wall, keys) + keys > limits.keys, "keys"),
-            (self.targets_are_full(jobs.iter().filter(|new| new.job.target.is_some()).filter(is_new)), "targets"),
+            (self.targets_are_full(jobs.iter().filter(|new| new.job.target().is_some()).filter(is_new)), "targets"),
             (self.journal_room(limits.capacity) < bytes, JOURNAL_BYTES),
         ];
         bounds.into_iter().find_map(|(full, what)| full.then_some(what))
@@ -101,7 +103,7 @@ impl QueueActor {
     /// A target counts with its breaker, with its waiting tickets, or with both.
     fn targets_are_full<'a>(&self, jobs: impl Iterator<Item = &'a NewJob>) -> bool {
         let is_known = |target: &Target| self.targets.contains_key(target) || self.schedule.knows(target);
-        let new: HashSet<&Target> = jobs.filter_map(|new| new.job.target.as_ref()).filter(|target| !is_known(target)).collect();
+        let new: HashSet<&Target> = jobs.filter_map(|new| new.job.target()).filter(|target| !is_known(target)).collect();
         // The union costs a walk over all targets: only where the sum is near the limit.
         let most = self.targets.len() + self.schedule.targets() + new.len();
         !new.is_empty() && most > self.rules.limits.targets && {
@@ -126,14 +128,14 @@ impl QueueActor {
 
     fn cancel(&mut self, now: Now, Cancel { ticket, room, reply }: Cancel) {
         let queue = self.writer.queue();
-        let job = queue.get(ticket).map(|live| live.job.clone());
+        let route = queue.get(ticket).map(|live| live.job.route().clone());
         let answer = if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound };
-        let answer = if let Some(job) = job
+        let answer = if let Some(route) = route
             && let Some((seq, Change::Cancelled { was_running })) = self.decide(now, Op::Cancel { ticket })
         {
             self.schedule.remove(ticket);
             let attempt = self.running.get(&ticket).map(|(attempt, _)| *attempt).filter(|_| was_running);
-            self.effects.push(seq, Effect::Cancelled { ticket, attempt, job });
+            self.effects.push(seq, Effect::Cancelled { ticket, attempt, route });
             if was_running { Cancelled::Stopping } else { Cancelled::Cancelled }
         } else {
             answer
@@ -158,15 +160,17 @@ impl QueueActor {
     }
 }
 
-impl Handler<Enqueue> for QueueActor {
+impl Handler<Called> for QueueActor {
     type Result = ();
 
-    fn handle(&mut self, enqueue: Enqueue, ctx: &mut Context<Self>) {
-        match self.stage.refusal() {
-            // Its caller has gone while it waited here.
-            _ if !enqueue.reply.is_wanted() => {}
-            Some(why) => self.refuse(enqueue.reply, enqueue.room, why),
-            None => self.call(Intake::Enqueue(enqueue), ctx),
+    fn handle(&mut self, _: Called, ctx: &mut Context<Self>) {
+        for enqueue in self.links.calls.take() {
+            match self.stage.refusal() {
+                // Its caller has gone while it waited here.
+                _ if !enqueue.reply.is_wanted() => {}
+                Some(why) => self.refuse(enqueue.reply, enqueue.room, why),
+                None => self.call(Intake::Enqueue(enqueue), ctx),
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use actix::{Context, Handler};
 use journeyman_core::queue::{Live, Phase};
 use journeyman_core::retry::{Outcome, Plan};
 use journeyman_core::schedule::{Gate, Hold, Wake};
-use journeyman_core::{Attempt, Cause, End, Fault, Now, Op, Ticket, Time, record};
+use journeyman_core::{Attempt, Cause, End, Fault, Now, Op, Ticket, record};
 
 use super::effects::Effect;
 use super::{QueueActor, entry};
@@ -32,7 +32,7 @@ impl QueueActor {
             return self.answer(move || ledger.forget(ticket, attempt));
         };
         let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
-        let (job, earlier) = (live.job.clone(), live.fault.clone());
+        let (route, earlier) = (live.job.route().clone(), live.fault.as_deref().cloned());
         let (plan, fault) = self.plan(now, ticket, live, &ended);
         self.interrupted += u64::from(cut_short);
         match plan {
@@ -41,7 +41,7 @@ impl QueueActor {
                 let fault = fault.or_else(|| earlier.filter(|_| end != End::Done));
                 let op = Op::Complete { ticket, attempt, end, fault: fault.clone() };
                 let Some((seq, _)) = self.decide(now, op) else { return };
-                self.effects.push(seq, Effect::Completed { ticket, attempt, job, end, fault });
+                self.effects.push(seq, Effect::Completed { ticket, attempt, route, end, fault });
             }
             Plan::Requeue { due } => {
                 let fault = fault.unwrap_or_else(|| Fault::new(Cause::Failed, ""));
@@ -50,7 +50,7 @@ impl QueueActor {
                 let Some((seq, _)) = self.decide(now, Op::Requeue { ticket, attempt, due, fault: fault.clone() }) else { return };
                 self.skews.back_in_line(ticket, now);
                 self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
-                self.effects.push(seq, Effect::Requeued { ticket, attempt, job, due, fault });
+                self.effects.push(seq, Effect::Requeued { ticket, attempt, route, due, fault });
             }
             Plan::Defer { due } => {
                 let wait = self.wait_until(now, ticket, due);
@@ -58,7 +58,7 @@ impl QueueActor {
                 let Some((seq, _)) = self.decide(now, Op::Defer { ticket, attempt, due }) else { return };
                 self.skews.back_in_line(ticket, now);
                 self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
-                self.effects.push(seq, Effect::Deferred { ticket, attempt, job, due });
+                self.effects.push(seq, Effect::Deferred { ticket, attempt, route, due });
             }
         }
     }
@@ -87,10 +87,10 @@ impl QueueActor {
     /// Puts a ticket back in line, held where something holds it.
     fn back_in_line(&mut self, ticket: Ticket, attempt: Attempt, wake: Wake, ended: Ended) {
         let Some(live) = self.writer.queue().get(ticket) else { return };
-        let (kind, target) = (live.job.kind.clone(), live.job.target.clone());
+        let (kind, target) = (live.job.kind().clone(), live.job.target().cloned());
         // A ticket that its breaker refused is due as it was before: its lane is held instead, and wakes with it.
         let refused = if let Ended::Open { until } = ended { Some(until) } else { None };
-        let wake = if refused.is_some() { Wake::Steady(Time(0)) } else { wake };
+        let wake = if refused.is_some() { Wake::AtOnce } else { wake };
         self.schedule.insert(entry(ticket, live, wake));
         if let (Some(until), Some(target)) = (refused, target) {
             self.schedule.set_gate(&target, Gate::Held { until, probes: self.rules.circuit.probes_at_once() });
@@ -121,8 +121,8 @@ impl Handler<Finished> for QueueActor {
         if self.stage.is_over() {
             return;
         }
-        for Over { ticket, attempt, seat } in self.ledger.take_over(self.reign) {
-            if let Returns::Now(units) = seat {
+        for Over { ticket, attempt, unit } in self.ledger.take_over(self.reign) {
+            if let Returns::Now(units) = unit {
                 self.take_units(units);
                 self.bring_back(ticket);
             }

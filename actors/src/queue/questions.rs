@@ -149,7 +149,7 @@ impl Handler<UntilIdle> for QueueActor {
 /// The jobs that wait, in the order of their tickets; for tests.
 #[cfg(feature = "testing")]
 #[derive(actix::Message)]
-#[rtype(result = "Vec<std::sync::Arc<journeyman_core::Job>>")]
+#[rtype(result = "Vec<journeyman_core::Packed>")]
 pub(crate) struct Waiting;
 
 #[cfg(feature = "testing")]

@@ -44,9 +44,9 @@ impl QueueActor {
         {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
             self.schedule.take(ticket);
-            let Some(job) = self.writer.queue().get(ticket).map(|live| live.job.clone()) else { return };
-            self.running.insert(ticket, (attempt, job.target.clone()));
-            self.effects.push(seq, Effect::Selected { ticket, attempt, job, unit });
+            let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route().clone()) else { return };
+            self.running.insert(ticket, (attempt, route.target.clone()));
+            self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });
         }
         self.wants_room |= self.schedule.least().is_some() && !self.has_room_for_an_attempt();
         self.balance_units();
@@ -82,19 +82,18 @@ impl QueueActor {
             self.runs_no_more(ticket, attempt);
             return self.take_units(Some(unit));
         };
-        let cancelled = match self.ledger.begin(self.reign, ticket, attempt, unit) {
-            Ok(cancelled) => cancelled,
+        if let Err(unit) = self.ledger.begin(self.reign, ticket, attempt, unit) {
             // Another queue is in office, and decides what becomes of it.
-            Err(unit) => return drop(unit),
-        };
+            return drop(unit);
+        }
         let policy = self.policy(live);
         let (number, timeout) = (live.failures.saturating_add(1), policy.attempt_timeout());
         let selected = Selected {
-            flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, cancelled, self.ledger.clone()),
+            flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone()),
             budget: policy.budget(live.failures, live.start),
             now: self.time_of(now, ticket, live),
         };
-        match live.job.target.clone() {
+        match live.job.target().cloned() {
             _ if self.stage.is_cutting_off() => selected.flight.finish(Ended::NeverBegan),
             Some(target) => self.breaker(now, &target).do_send(selected),
             None => match selected.budget.admit(selected.now) {

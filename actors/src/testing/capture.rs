@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journeyman_core::queue::{Change, Misfit};
-use journeyman_core::{JobId, Op, Queue, Record, Ticket};
+use journeyman_core::{JobId, Op, Packed, Queue, Record, Ticket};
 
 use crate::answers::{Cancelled, Found, JobEnd, JobInfo, Receipt};
 use crate::clock::Clock;
@@ -63,7 +63,7 @@ impl Captured {
     /// When one of them does not come back.
     #[must_use]
     pub fn enqueued<J: Job>(&self) -> Vec<J> {
-        decoded(self.0.queue().tickets().map(|(_, live)| &*live.job))
+        decoded(self.0.queue().tickets().map(|(_, live)| &live.job))
     }
 }
 
@@ -74,8 +74,8 @@ impl fmt::Debug for Captured {
 }
 
 /// Those of this type, brought back.
-pub(super) fn decoded<'a, J: Job>(jobs: impl Iterator<Item = &'a journeyman_core::Job>) -> Vec<J> {
-    let is_mine = |job: &&journeyman_core::Job| job.kind.as_str() == J::KIND || J::ALIASES.contains(&job.kind.as_str());
+pub(super) fn decoded<'a, J: Job>(jobs: impl Iterator<Item = &'a Packed>) -> Vec<J> {
+    let is_mine = |job: &&Packed| job.kind().as_str() == J::KIND || J::ALIASES.contains(&job.kind().as_str());
     let back = |job| bring_back(job).unwrap_or_else(|why| panic!("a stored {} does not come back: {why}", J::KIND));
     jobs.filter(is_mine).map(back).collect()
 }
@@ -101,10 +101,10 @@ impl Capture {
             Due::After(wait) => now + wait,
             Due::At(due) => due,
         };
-        let seq = queue.last().next();
-        match queue.step(seq, now, &Record::Op(Op::Enqueue { now, due, key, job: job.clone() })) {
+        let (seq, route) = (queue.last().next(), job.route().clone());
+        match queue.step(seq, now, &Record::Op(Op::Enqueue { now, due, key, job })) {
             Ok(Change::Enqueued(ticket)) => {
-                self.status.feed.tell_job(ticket, &job, seq, Happened::Enqueued);
+                self.status.feed.tell_job(ticket, &route, seq, Happened::Enqueued);
                 Some(Receipt::new(JobId::of(ticket), seq))
             }
             Err(Misfit::Duplicate(holder)) => Some(Receipt::existing(JobId::of(holder), queue.last())),
@@ -115,14 +115,14 @@ impl Capture {
 
     pub(crate) fn cancel(&self, ticket: Ticket) -> Cancelled {
         let mut queue = self.queue();
-        let Some(job) = queue.get(ticket).map(|live| live.job.clone()) else {
+        let Some(route) = queue.get(ticket).map(|live| live.job.route().clone()) else {
             return if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound };
         };
         let seq = queue.last().next();
         let cancelled = queue.step(seq, self.clock.now().wall, &Record::Op(Op::Cancel { ticket }));
         debug_assert!(cancelled.is_ok(), "a ticket that lives can be cancelled");
         self.status.recent.note(ticket, JobEnd::Cancelled, usize::MAX);
-        self.status.feed.tell_job(ticket, &job, seq, Happened::Cancelled { was_running: false });
+        self.status.feed.tell_job(ticket, &route, seq, Happened::Cancelled { was_running: false });
         self.status.pending.set(queue.pending() as u64);
         self.status.cancelled.add(1);
         Cancelled::Cancelled

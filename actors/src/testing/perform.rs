@@ -1,14 +1,13 @@
 //! One attempt of one job, without a queue: what it answers, and nothing of what a runner would make of it.
 
+use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use journeyman_core::{JobId, Kind, Ticket, Time};
+use journeyman_core::{Attempt, Kind, Packed, Seq, Ticket, Time};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::START;
 use crate::clock::{Clock, VirtualClock};
@@ -16,6 +15,7 @@ use crate::cx::{Cx, Running};
 use crate::draft::Draft;
 use crate::job::{Job, JobResult};
 use crate::jobs::Jobs;
+use crate::ledger::Ledger;
 use crate::registry::bring_back;
 
 /// Runs a job once and answers what it answers. It goes through its codec first, as a stored one does; it runs as the first
@@ -58,17 +58,18 @@ pub async fn perform<J: Job>(job: J, context: J::Context) -> JobResult<J::Output
 /// # Panics
 /// As [`perform`].
 pub async fn perform_with<J: Job>(job: J, context: J::Context, jobs: Jobs) -> JobResult<J::Output> {
-    let stored = Draft::of(Kind::new(J::KIND), &job).map(|draft| Arc::new(draft.job)).unwrap_or_else(|refused| panic!("{refused}"));
+    let stored = Draft::of(Kind::new(J::KIND), &job).map(|draft| Packed::of(&draft.job)).unwrap_or_else(|refused| panic!("{refused}"));
     drop(job);
     let job: J = bring_back(&stored).unwrap_or_else(|why| panic!("a stored {} does not come back: {why}", J::KIND));
     let clock = VirtualClock::new(START, 0);
     let running = Running {
-        id: JobId::of(Ticket(1)),
+        ticket: Ticket(1),
+        attempt: Attempt(Seq(2)),
         number: 1,
-        job: stored,
-        cancelled: CancellationToken::new(),
+        meta: stored.meta(),
+        ledger: Ledger::default(),
+        cancelled: OnceCell::new(),
         draining: watch::channel(false).1,
-        seat: Weak::new(),
         clock: Clock::Virtual(clock.clone()),
         jobs,
     };

@@ -8,7 +8,7 @@ use journeyman_core::compaction::{Compaction, Progress};
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::{Batch, Journal, JournalLimits, Salt};
 use journeyman_core::snapshot::PlainStore;
-use journeyman_core::{Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Op, Options, Queue, Record, Ticket, Time, record};
+use journeyman_core::{Attempt, Cause, Codec, End, Epoch, Fault, Job, Key, Op, Options, Packed, Queue, Record, Ticket, Time, record};
 use journeyman_fuzz::{Files, Mode, image, open, unparse};
 
 fn main() {
@@ -128,7 +128,7 @@ fn records(round: u64, first: u64) -> Vec<Record> {
             payload: vec![n; n.into()],
         };
         let key = key.map(|key| Key::new(format!("{key} {round}")));
-        Record::Op(Op::Enqueue { now: Time(1000), due: Time(1000 + u64::from(n)), key, job: Arc::new(job) })
+        Record::Op(Op::Enqueue { now: Time(1000), due: Time(1000 + u64::from(n)), key, job: Packed::from(job) })
     };
     let at = |n: u64| Attempt(journeyman_core::Seq(first + n));
     let fault = || Fault::new(Cause::Failed, "no answer");

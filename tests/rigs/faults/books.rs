@@ -38,7 +38,7 @@ impl Found {
         let store = Store::open(disk, snapshots)?;
         store.queue.check();
         let standing = |live: &journeyman_core::queue::Live| Standing {
-            hash: load::hash(&live.job.payload),
+            hash: load::hash(live.job.payload()),
             is_running: matches!(live.phase, Phase::Running { .. }),
             failures: live.failures,
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use journeyman::Jobs;
 
-use crate::load::{self, store_one};
+use crate::load::{self, HOUR, Nothing, run_one};
 use crate::rows::with_runner;
 use crate::waiting::fill;
 use crate::{Bound, Line};
@@ -16,7 +16,7 @@ pub(crate) fn latency() -> Vec<Line> {
         fill(jobs, 200_000).await;
         let (mut quiet, mut busy) = (Vec::new(), Vec::new());
         let began = Instant::now();
-        // Compactions come by themselves, as the journal grows.
+        // Compactions come by themselves, as jobs that end leave their records behind.
         while began.elapsed() < LONGEST && (quiet.len() < ENOUGH || busy.len() < ENOUGH) {
             let compactions = jobs.stats().compactions;
             let times = waits(jobs).await;
@@ -54,12 +54,15 @@ async fn longest_wait(jobs: &Jobs) -> Duration {
     while jobs.stats().compacting {
         tokio::time::sleep(MILLISECOND).await;
     }
-    // As much is stored and cancelled as makes the next one due.
+    // Jobs are run until their records make the next one due.
     let mut longest = Duration::ZERO;
     while !jobs.stats().compacting {
-        fill(jobs, 1000).await;
+        jobs.enqueue_all((0..1000).map(|_| jobs.enqueue(Nothing::new()))).await.expect("room");
+        while jobs.stats().pending > WAITING + 1000 {
+            tokio::time::sleep(MILLISECOND).await;
+        }
     }
-    let id = jobs.enqueue(load::Nothing::new()).delay(load::HOUR).await.expect("room").id();
+    let id = jobs.enqueue(Nothing::new()).delay(HOUR).await.expect("room").id();
     while jobs.stats().compacting {
         let asked = Instant::now();
         jobs.get(id).await.expect("it is answered");
@@ -76,7 +79,7 @@ async fn waits(jobs: &Jobs) -> Vec<f64> {
         let mut times = Vec::new();
         while began.elapsed() < MOMENT {
             let asked = Instant::now();
-            store_one(jobs.clone()).await;
+            run_one(jobs.clone()).await;
             times.push(asked.elapsed().as_secs_f64() * 1e6);
         }
         times

@@ -10,7 +10,7 @@ use journeyman_core::disk::Disk;
 use journeyman_core::journal::{Batch, Journal, JournalLimits, Salt};
 use journeyman_core::snapshot::PlainStore;
 use journeyman_core::store::Store;
-use journeyman_core::{Attempt, Codec, End, Kind, Op, Options, Queue, Record, Seq, Ticket, Time, record};
+use journeyman_core::{Attempt, Codec, End, Kind, Op, Options, Packed, Queue, Record, Seq, Ticket, Time, record};
 
 use crate::disk::{Paced, Probe};
 use crate::load::{self, HOUR, Nothing, run_one, slice, store_64, store_one};
@@ -299,7 +299,7 @@ fn enqueue() -> Record {
         meta: Vec::new(),
         payload: vec![7; 100],
     };
-    Record::Op(Op::Enqueue { now: NOW, due: NOW, key: None, job: Arc::new(job) })
+    Record::Op(Op::Enqueue { now: NOW, due: NOW, key: None, job: Packed::from(job) })
 }
 
 const PAIRS: usize = 5;

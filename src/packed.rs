@@ -1,0 +1,297 @@
+//! A job as it is kept while it waits: what decides about it at hand, all else as the bytes of its record. Two small pieces of memory, one
+//! of them shared with all jobs of its kind and target.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes;
+use crate::ids::{Kind, Target};
+use crate::job::{Codec, Job, Options};
+use crate::time::Span;
+
+/// A job that was asked for, and what is stored of it. Never changes. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Packed {
+    route: Arc<Route>,
+    /// Options, meta and payload, as they stand at the end of its record.
+    body: Arc<[u8]>,
+    weight: u32,
+    version: u16,
+    codec: Codec,
+    priority: u8,
+}
+
+/// What a job is and whom it calls: the same for many jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// The job type.
+    pub kind: Kind,
+    /// What the job calls, and so whose breaker guards it.
+    pub target: Option<Target>,
+}
+
+impl Packed {
+    /// What is kept of `job`.
+    #[must_use]
+    pub fn of(job: &Job) -> Self {
+        Self::along(Arc::new(Route { kind: job.kind.clone(), target: job.target.clone() }), job)
+    }
+
+    /// The same, for who has the job's kind and target at hand in one piece.
+    #[must_use]
+    pub fn along(route: Arc<Route>, job: &Job) -> Self {
+        debug_assert!(route.kind == job.kind && route.target == job.target, "the route of another job");
+        let meta = job.meta.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let body = Body { options: job.options.0.clone(), meta, payload: &job.payload }.in_one_piece();
+        let weight = u32::try_from(job.weight()).unwrap_or(u32::MAX);
+        Self { route, body, weight, version: job.version, codec: job.codec, priority: job.priority }
+    }
+
+    /// The job as it was given.
+    #[must_use]
+    pub fn unpack(&self) -> Job {
+        let Body { options, meta, payload } = self.body();
+        Job {
+            kind: self.kind().clone(),
+            version: self.version,
+            codec: self.codec,
+            target: self.target().cloned(),
+            priority: self.priority,
+            options: Options(options),
+            meta: owned(&meta),
+            payload: payload.to_vec(),
+        }
+    }
+
+    /// What it is and whom it calls.
+    #[must_use]
+    pub const fn route(&self) -> &Arc<Route> {
+        &self.route
+    }
+
+    /// See [`Job::kind`].
+    #[must_use]
+    pub fn kind(&self) -> &Kind {
+        &self.route.kind
+    }
+
+    /// See [`Job::target`].
+    #[must_use]
+    pub fn target(&self) -> Option<&Target> {
+        self.route.target.as_ref()
+    }
+
+    /// See [`Job::version`].
+    #[must_use]
+    pub const fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// See [`Job::codec`].
+    #[must_use]
+    pub const fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// See [`Job::priority`].
+    #[must_use]
+    pub const fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// See [`Job::options`].
+    #[must_use]
+    pub fn options(&self) -> Options {
+        if self.body.first() == Some(&0) { Options::default() } else { Options(self.body().options) }
+    }
+
+    /// See [`Job::meta`].
+    #[must_use]
+    pub fn meta(&self) -> Vec<(String, String)> {
+        if self.is_short() { Vec::new() } else { owned(&self.body().meta) }
+    }
+
+    /// See [`Job::payload`].
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        // All its weight, and the end of all.
+        let begin = self.body.len().checked_sub(self.weight as usize).filter(|_| self.is_short());
+        begin.and_then(|begin| self.body.get(begin..)).unwrap_or_else(|| self.body().payload)
+    }
+
+    /// Whether it has neither options nor meta, as most have not.
+    fn is_short(&self) -> bool {
+        self.body.starts_with(&[0, 0])
+    }
+
+    /// See [`Job::weight`].
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.weight.into()
+    }
+
+    /// How long the job's key stays taken after its end.
+    #[must_use]
+    pub fn key_window(&self) -> Span {
+        self.options().key_window()
+    }
+
+    /// Whether the due moves with the wall clock.
+    #[must_use]
+    pub fn due_is_absolute(&self) -> bool {
+        self.options().due_is_absolute()
+    }
+
+    pub(crate) fn share(&mut self, route: Arc<Route>) {
+        self.route = route;
+    }
+
+    /// The bytes of options, meta and payload.
+    pub(crate) fn body_bytes(&self) -> &[u8] {
+        &self.body
+    }
+
+    pub(crate) fn head(&self) -> Head<'_> {
+        let target = self.target().map(Target::as_str);
+        Head { priority: self.priority, kind: self.kind().as_str(), version: self.version, codec: self.codec, target }
+    }
+
+    /// The job of a head and of the body that begins at `bytes`; takes that off their front.
+    /// None when there is no body. Shares `route` when it is the same.
+    pub(crate) fn take(head: &Head<'_>, route: Option<&Arc<Route>>, bytes: &mut &[u8]) -> Option<Self> {
+        let (fields, rest): (Body<'_>, _) = postcard::take_from_bytes(bytes).ok()?;
+        let (read, _) = bytes.split_at_checked(bytes.len() - rest.len())?;
+        *bytes = rest;
+        let meta: usize = fields.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let weight = u32::try_from(fields.payload.len() + meta).unwrap_or(u32::MAX);
+        let route = route.filter(|route| head.goes_along(route)).cloned();
+        let route = route.unwrap_or_else(|| Arc::new(Route { kind: head.kind.into(), target: head.target.map(Into::into) }));
+        // One job has one spelling, whoever wrote its numbers.
+        let body = if fields.is_short_in(read) { Arc::from(read) } else { fields.in_one_piece() };
+        Some(Self { route, body, weight, version: head.version, codec: head.codec, priority: head.priority })
+    }
+
+    fn body(&self) -> Body<'_> {
+        // It holds nothing but what was written as a body.
+        postcard::from_bytes(&self.body).unwrap_or_default()
+    }
+}
+
+/// Payload, meta values and options may be private: this shows their sizes only.
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.unpack().fmt(f)
+    }
+}
+
+impl From<Job> for Packed {
+    fn from(job: Job) -> Self {
+        Self::of(&job)
+    }
+}
+
+fn owned(meta: &[(&str, &str)]) -> Vec<(String, String)> {
+    meta.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The first fields of a job in records and in snapshots; its [`Body`] follows.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Head<'a> {
+    priority: u8,
+    kind: &'a str,
+    version: u16,
+    codec: Codec,
+    target: Option<&'a str>,
+}
+
+impl Head<'_> {
+    fn goes_along(&self, route: &Route) -> bool {
+        self.kind == route.kind.as_str() && self.target == route.target.as_ref().map(Target::as_str)
+    }
+}
+
+/// The other fields.
+#[derive(Default, Serialize, Deserialize)]
+struct Body<'a> {
+    options: Vec<(u32, u64)>,
+    #[serde(borrow)]
+    meta: Vec<(&'a str, &'a str)>,
+    #[serde(borrow, with = "serde_bytes")]
+    payload: &'a [u8],
+}
+
+impl Body<'_> {
+    /// Whether these bytes, from which it was read, are the shortest for a body that has a payload only.
+    fn is_short_in(&self, read: &[u8]) -> bool {
+        let digits = self.payload.len().max(1).ilog2() as usize / 7 + 1;
+        read.starts_with(&[0, 0]) && read.len() == 2 + digits + self.payload.len()
+    }
+
+    fn in_one_piece(&self) -> Arc<[u8]> {
+        // Most are small: no need to ask for memory twice.
+        let mut small = [0; SMALL];
+        if let Ok(bytes) = postcard::to_slice(self, &mut small) {
+            return Arc::from(&*bytes);
+        }
+        let mut bytes = Vec::with_capacity(self.payload.len() + SMALL);
+        bytes::write(&mut bytes, self);
+        bytes.into()
+    }
+}
+
+const SMALL: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::quickcheck;
+
+    use super::*;
+
+    fn job(options: Vec<(u32, u64)>, meta: Vec<(String, String)>, payload: Vec<u8>) -> Job {
+        let (kind, target) = (Kind::new("k"), Some(Target::new("t")));
+        Job { kind, version: 3, codec: Codec::RAW, target, priority: 7, options: Options(options), meta, payload }
+    }
+
+    fn taken(packed: &Packed, body: &[u8], route: Option<&Arc<Route>>) -> Option<Packed> {
+        let mut bytes = body;
+        let taken = Packed::take(&packed.head(), route, &mut bytes)?;
+        assert!(bytes.is_empty(), "all of it");
+        Some(taken)
+    }
+
+    quickcheck! {
+        fn what_was_packed_is_what_was_given(options: Vec<(u32, u64)>, meta: Vec<(String, String)>, payload: Vec<u8>, more: u16) -> () {
+            // On both sides of what is written in one go.
+            for payload in [payload.clone(), [payload, vec![7; more as usize % 1024]].concat()] {
+                for (options, meta) in [(options.clone(), meta.clone()), (options.clone(), vec![]), (vec![], meta.clone()), (vec![], vec![])] {
+                    let job = job(options, meta, payload.clone());
+                    let packed = Packed::of(&job);
+                    assert!(packed.unpack() == job);
+                    assert_eq!((packed.options(), packed.meta(), packed.payload()), (job.options.clone(), job.meta.clone(), &job.payload[..]));
+                    assert_eq!(packed.weight(), job.weight());
+                    let taken = taken(&packed, packed.body_bytes(), Some(packed.route()));
+                    assert!(taken.is_some_and(|taken| taken == packed && Arc::ptr_eq(taken.route(), packed.route())));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_has_one_spelling() {
+        let packed = Packed::of(&job(vec![], vec![], vec![1, 2]));
+        assert_eq!(packed.body_bytes(), [0, 0, 2, 1, 2]);
+        // Numbers with zeros behind their last digit.
+        for odd in [&[0, 0, 0x82, 0, 1, 2][..], &[0x80, 0, 0, 2, 1, 2], &[0, 0x80, 0, 2, 1, 2]] {
+            assert_eq!(taken(&packed, odd, None), Some(packed.clone()), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn another_route_is_not_shared() {
+        let packed = Packed::of(&job(vec![], vec![], vec![]));
+        let other = Arc::new(Route { kind: Kind::new("k"), target: None });
+        assert_eq!(taken(&packed, packed.body_bytes(), Some(&other)), Some(packed));
+    }
+}
