@@ -5,7 +5,6 @@ use serde::Serialize;
 /// Appends the bytes of `value` to `out`.
 #[allow(clippy::expect_used, reason = "writing, not reading: a vector takes all, and no field is of unknown length")]
 pub(crate) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
-    // Writing to a growing vector cannot fail, and none of our fields is of unknown length.
     postcard::serialize_with_flavor(value, Appended(out)).expect("records are plain data");
 }
 

@@ -174,8 +174,9 @@ impl Packed {
     }
 
     fn body(&self) -> Body<'_> {
-        // It holds nothing but what was written as a body.
-        postcard::from_bytes(&self.body).unwrap_or_default()
+        let body = postcard::from_bytes(&self.body);
+        debug_assert!(body.is_ok(), "it holds nothing but what was written as a body");
+        body.unwrap_or_default()
     }
 }
 

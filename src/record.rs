@@ -1,8 +1,9 @@
 //! Records as bytes: a numeric tag, then the fields in postcard. The decoder is total: any bytes give a record or an
 //! error, and what it reserves is bounded by the bytes that are left.
 //!
-//! The bytes are frozen: a tag keeps its number and its fields for good, `Enqueue` and what `packed.rs` writes of a job among them. What is to be new: for
-//! a job, an option (unknown ones are kept, and read by who knows them); for anything else, a new tag. The steps are in `op.rs`.
+//! The bytes are frozen: a tag keeps its number and its fields for good, `Enqueue` and what `packed.rs` writes of a job among them. What
+//! is to be new: for a job, an option (unknown ones are kept, and read by who knows them); for anything else, a new tag. The steps are in
+//! `op.rs`.
 
 use std::sync::Arc;
 

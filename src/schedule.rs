@@ -355,6 +355,7 @@ impl Schedule {
             (Spot::Waiting, Wake::Steady(at)) => drop(self.steady.insert((at, ticket))),
             (Spot::Waiting, Wake::Wall(at)) => drop(self.wall.insert((at, ticket))),
             (Spot::Aside(_), _) => self.put_aside += 1,
+            // Who waits for nothing is ready: see [`Spot::first`].
             (Spot::Ready, _) | (Spot::Waiting, Wake::AtOnce) => self.change(place.lane, |lane| {
                 lane.ready.insert(place.order(ticket));
             }),

@@ -14,7 +14,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use journeyman::{Cancelled, Cx, Health, Job, JobEnd, JobResult, JobState, Jobs, Policy, Runner};
+use journeyman::{Cancelled, Cause, Cx, Health, Job, JobEnd, JobResult, JobState, Jobs, Policy, Runner};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -241,7 +241,7 @@ async fn a_blocking_section_that_panics_fails_its_attempt_alone() {
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!((fault.cause(), fault.text()), (journeyman::Cause::Panicked, "in the section"));
+    assert_eq!((fault.cause(), fault.text()), (Cause::Panicked, "in the section"));
     assert_eq!(runner.jobs().health(), Health::Green);
     runner.shutdown(SECOND).await.unwrap();
 }
@@ -279,4 +279,60 @@ async fn an_attempt_that_never_comes_to_an_await_does_not_hold_up_the_stop() {
     let report = runner.shutdown(Duration::from_millis(20)).await.unwrap();
     assert_eq!((report.interrupted, report.pending), (2, 2), "deferred, and nothing is spent: the one behind never began");
     drop(release);
+}
+
+/// Computes for longer than it may, and then waits for a moment.
+#[derive(Serialize, Deserialize)]
+struct Sluggish;
+
+impl Job for Sluggish {
+    type Context = UnboundedSender<String>;
+    type Output = ();
+    const KIND: &'static str = "sluggish";
+
+    async fn run(self, cx: Cx<Self::Context>) -> JobResult<()> {
+        thread::sleep(Duration::from_millis(300));
+        cx.sleep(Duration::from_millis(10)).await;
+        cx.context().send("went on".to_owned()).unwrap();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_counts_from_the_beginning_and_cuts_off_at_the_first_await_after_it() {
+    let (said, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let context = move || std::future::ready(Ok::<_, std::convert::Infallible>(said.clone()));
+    let dir = tempfile::tempdir().unwrap();
+    let runner = Runner::open(dir.path().join("jobs")).context(context).register::<Sluggish>().start().await.unwrap();
+    let policy = Policy::default().attempts(1).timeout(Duration::from_millis(200));
+    let id = runner.jobs().enqueue(Sluggish).policy(policy).await.unwrap().id();
+    let end = runner.jobs().outcome(id).await.unwrap();
+    assert!(matches!(&end, JobEnd::Spent(Some(fault)) if fault.cause() == Cause::TimedOut), "{end:?}");
+    assert!(hears.try_recv().is_err(), "it was dropped at its await");
+    runner.shutdown(SECOND).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_call_that_comes_while_a_runner_stops_is_answered() {
+    for round in 0..20 {
+        let (said, _hears) = tokio::sync::mpsc::unbounded_channel();
+        let context = move || std::future::ready(Ok::<_, std::convert::Infallible>(said.clone()));
+        let dir = tempfile::tempdir().unwrap();
+        let runner = Runner::open(dir.path().join("jobs")).context(context).register::<Hello>().start().await.unwrap();
+        let (over, ends) = mpsc::channel();
+        for _ in 0..4 {
+            let (jobs, over) = (runner.jobs(), over.clone());
+            // One runtime for all its calls: they come as close together as they can.
+            thread::spawn(move || {
+                let calls = async { while jobs.enqueue(Hello("again".to_owned())).delay(60 * SECOND).await.is_ok() {} };
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(calls);
+                over.send(()).unwrap();
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        runner.shutdown(SECOND).await.unwrap();
+        for _ in 0..4 {
+            ends.recv_timeout(30 * SECOND).unwrap_or_else(|_| panic!("round {round}: a call was never answered"));
+        }
+    }
 }

@@ -39,11 +39,17 @@ impl Clock {
         }
     }
 
-    /// Waits for so long by the steady clock.
-    pub(crate) async fn sleep(&self, span: Span) {
-        match self {
-            Self::System(_) => tokio::time::sleep(span.into()).await,
-            Self::Virtual(clock) => clock.sleep_until(self.now().steady + span).await,
+    /// Waits for so long by the steady clock, from this call on, whenever the wait is first polled.
+    pub(crate) fn sleep(&self, span: Span) -> impl Future<Output = ()> + use<> {
+        let sleep = match self {
+            Self::System(_) => Ok(tokio::time::sleep(span.into())),
+            Self::Virtual(clock) => Err((clock.clone(), self.now().steady + span)),
+        };
+        async move {
+            match sleep {
+                Ok(sleep) => sleep.await,
+                Err((clock, at)) => clock.sleep_until(at).await,
+            }
         }
     }
 

@@ -249,6 +249,8 @@ impl<C: 'static> Keeper<C> {
         if let Some(core) = self.base.take_core() {
             core.supervisor.end();
         }
+        // Calls that came too late for the queue are on the line, and hear that their answers are lost.
+        self.base.line.cut();
         let limits = &self.blueprint.limits;
         let (until, patience) = (clock.now().steady + limits.interrupt_grace.into(), limits.append_timeout.into());
         let workers = self.workers.drain(..).filter_map(|worker| worker.thread);

@@ -93,6 +93,8 @@ pub(crate) enum Stage {
 
 struct Entry {
     progress: Progress,
+    /// Says that its ticket was cancelled: it may finish, but need not. Made when somebody wants to know or to tell.
+    cancelled: Option<CancellationToken>,
     /// The attempt while it runs, and each blocking section of it.
     occupants: u32,
     /// The unit of the pool that they occupy; none when a new pool had none to spare.
@@ -101,8 +103,6 @@ struct Entry {
 
 enum Progress {
     Live {
-        /// Says that its ticket was cancelled: it may finish, but need not. Made when somebody wants to know or to tell.
-        cancelled: Option<CancellationToken>,
         /// Whether the job has begun to run.
         begun: bool,
     },
@@ -120,10 +120,13 @@ impl Ledger {
         book.over.clear();
         book.office = Some(office);
         self.0.in_office.store(book.reigns, Ordering::Release);
-        for entry in book.entries.values_mut() {
+        let mut names: Vec<_> = book.entries.keys().copied().collect();
+        names.sort_unstable();
+        for name in names {
+            let Some(entry) = book.entries.get_mut(&name) else { continue };
             // On its way, perhaps on a thread that is stuck: it never will begin, as it is asked once more before it does.
-            if matches!(entry.progress, Progress::Live { begun: false, .. }) {
-                *entry = Entry { progress: Progress::Ended(Ended::NeverBegan), occupants: 0, units: None };
+            if matches!(entry.progress, Progress::Live { begun: false }) {
+                *entry = Entry { progress: Progress::Ended(Ended::NeverBegan), cancelled: None, occupants: 0, units: None };
             }
             if entry.occupants > 0 {
                 entry.units = pool.reserve(1).map(|permit| Units::new(permit, home.clone()));
@@ -169,18 +172,16 @@ impl Ledger {
         if !book.is_in_office(reign) {
             return Err(unit);
         }
-        let progress = Progress::Live { cancelled: None, begun: false };
-        book.entries.insert((ticket, attempt), Entry { progress, occupants: 1, units: Some(unit) });
+        let progress = Progress::Live { begun: false };
+        book.entries.insert((ticket, attempt), Entry { progress, cancelled: None, occupants: 1, units: Some(unit) });
         Ok(())
     }
 
-    /// What says that the ticket of an attempt was cancelled, while the attempt is live.
+    /// What says that the ticket of an attempt was cancelled, as long as it is noted here: afterwards nobody is told.
     pub(crate) fn cancelled(&self, ticket: Ticket, attempt: Attempt) -> CancellationToken {
-        match self.book().entries.get_mut(&(ticket, attempt)).map(|entry| &mut entry.progress) {
-            Some(Progress::Live { cancelled, .. }) => cancelled.get_or_insert_default().clone(),
-            // It ended without being told, and is not told afterwards.
-            _ => CancellationToken::new(),
-        }
+        let mut book = self.book();
+        let entry = book.entries.get_mut(&(ticket, attempt));
+        entry.map_or_else(CancellationToken::new, |entry| entry.cancelled.get_or_insert_default().clone())
     }
 
     /// Notes an end of which no attempt tells.
@@ -247,8 +248,9 @@ impl Ledger {
 
     /// Tells a live attempt that its ticket was cancelled.
     pub(crate) fn cancel(&self, ticket: Ticket, attempt: Attempt) {
-        if let Some(Progress::Live { cancelled, .. }) = self.book().entries.get_mut(&(ticket, attempt)).map(|entry| &mut entry.progress) {
-            cancelled.get_or_insert_default().cancel();
+        let mut book = self.book();
+        if let Some(entry) = book.entries.get_mut(&(ticket, attempt)).filter(|entry| matches!(entry.progress, Progress::Live { .. })) {
+            entry.cancelled.get_or_insert_default().cancel();
         }
     }
 
@@ -265,7 +267,7 @@ impl Ledger {
     /// The job begins to run, unless it was cut off or given up before.
     pub(crate) fn may_run(&self, ticket: Ticket, attempt: Attempt) -> bool {
         match self.book().entries.get_mut(&(ticket, attempt)).map(|entry| &mut entry.progress) {
-            Some(Progress::Live { begun, .. }) if !self.0.interrupted.is_cancelled() => {
+            Some(Progress::Live { begun }) if !self.0.interrupted.is_cancelled() => {
                 *begun = true;
                 true
             }
@@ -276,7 +278,7 @@ impl Ledger {
     /// Attempts that have not ended, and whether their jobs have begun to run.
     pub(crate) fn live(&self) -> Vec<(Ticket, Attempt, bool)> {
         let live = |(name, entry): (&(Ticket, Attempt), &Entry)| match entry.progress {
-            Progress::Live { begun, .. } => Some((name.0, name.1, begun)),
+            Progress::Live { begun } => Some((name.0, name.1, begun)),
             Progress::Ended(_) | Progress::Settled => None,
         };
         self.book().in_order().filter_map(live).collect()
@@ -311,7 +313,7 @@ impl Book {
         match self.entries.entry((ticket, attempt)) {
             Occupied(mut entry) => entry.get_mut().note(ended),
             Vacant(place) => {
-                place.insert(Entry { progress: Progress::Ended(ended), occupants: 0, units: None });
+                place.insert(Entry { progress: Progress::Ended(ended), cancelled: None, occupants: 0, units: None });
             }
         }
     }
@@ -322,7 +324,7 @@ impl Entry {
     fn note(&mut self, ended: Ended) {
         match (&self.progress, ended) {
             // Lost on its way: nothing of it has run.
-            (Progress::Live { begun: false, .. }, Ended::Lost) => self.progress = Progress::Ended(Ended::NeverBegan),
+            (Progress::Live { begun: false }, Ended::Lost) => self.progress = Progress::Ended(Ended::NeverBegan),
             (Progress::Live { .. }, ended) => self.progress = Progress::Ended(ended),
             (Progress::Ended(_) | Progress::Settled, _) => {}
         }

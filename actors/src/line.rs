@@ -19,9 +19,9 @@ struct End {
     calls: Calls,
 }
 
-/// Calls that store jobs and that one queue has not taken yet. Those are the most by far, so they wait in a list, of which the queue is told
-/// when there is something: it takes all of them for the price of one message. Dropped with the line and the queue, they hear that
-/// their answers are lost.
+/// Calls that store jobs and that one queue has not taken yet. Those are the most by far, so they wait in a list, of which the queue is
+/// told when there is something: it takes all of them for the price of one message. Dropped when the line is cut and the queue is gone,
+/// they hear that their answers are lost.
 #[derive(Clone, Default)]
 pub(crate) struct Calls(Arc<Mutex<Vec<Enqueue>>>);
 
@@ -43,12 +43,7 @@ impl Line {
 
     /// Hands it a call that stores jobs. False when there is none.
     pub(crate) fn enqueue(&self, call: Enqueue) -> bool {
-        let hand = |end: &End| {
-            if end.calls.add(call) {
-                end.queue.do_send(Called);
-            }
-        };
-        self.with(hand).is_some()
+        self.with(|end| end.calls.add(call, || end.queue.do_send(Called))).is_some()
     }
 
     pub(crate) fn connect(&self, queue: Addr<QueueActor>, calls: Calls) {
@@ -79,11 +74,13 @@ impl Calls {
         mem::replace(&mut *calls, next)
     }
 
-    /// Answers whether it is the first.
-    fn add(&self, call: Enqueue) -> bool {
+    /// Tells when it is the first, before anybody can add another: what its caller sends next comes behind it.
+    fn add(&self, call: Enqueue, tell: impl FnOnce()) {
         let mut calls = self.calls();
         calls.push(call);
-        calls.len() == 1
+        if calls.len() == 1 {
+            tell();
+        }
     }
 
     fn calls(&self) -> MutexGuard<'_, Vec<Enqueue>> {

@@ -1,7 +1,7 @@
-//! Every message, in the order of the walk. Each adds one thing to the one before, so the type is the progress:
+//! Every message, in the order of the walk; `Called` stands for the `Enqueue`s in the line's list. Each adds one thing to the one before, so the type is the progress:
 //!
 //! ```text
-//!   Enqueue -> QueueActor -Append-> JournalActor -Appended-> QueueActor: releases what waited for the disk
+//!   Called  -> QueueActor -Append-> JournalActor -Appended-> QueueActor: releases what waited for the disk
 //!     QueueActor -Want-> PoolActor -Granted-> QueueActor: one Select per unit, and once that is durable
 //!     Selected -> BreakerActor -Admitted-> WorkerActor -Verdict-> BreakerActor
 //!                      | refused                | Finished -> QueueActor: Complete | Requeue | Defer, and round again

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -86,9 +87,12 @@ impl<C: 'static> WorkerActor<C> {
 /// The tasks of attempts that have not ended. Dropped with the actor, which aborts them: the attempts end as lost.
 #[derive(Default)]
 struct Attempts {
-    tasks: Rc<RefCell<foldhash::HashMap<u64, AbortHandle>>>,
+    tasks: Tasks,
     begun: u64,
 }
+
+/// In the order in which they began, so that what is aborted together does not hang on chance.
+type Tasks = Rc<RefCell<BTreeMap<u64, AbortHandle>>>;
 
 impl Attempts {
     fn spawn(&mut self, attempt: impl Future<Output = ()> + 'static) {
@@ -113,7 +117,7 @@ impl Drop for Attempts {
 
 /// An attempt's place among them, given up when it is dropped, whatever became of it.
 struct Listed {
-    tasks: Rc<RefCell<foldhash::HashMap<u64, AbortHandle>>>,
+    tasks: Tasks,
     number: u64,
 }
 

@@ -31,7 +31,11 @@ impl Pace {
     /// For so many attempts at once.
     pub(super) const fn new(capacity: u32) -> Self {
         let capacity = capacity as usize;
-        let places = if capacity > LEAST_RIDERS { capacity } else { LEAST_RIDERS };
+        let places = match capacity {
+            ..LEAST_RIDERS => LEAST_RIDERS,
+            CALLS.. => CALLS,
+            _ => capacity,
+        };
         Self { places, riders: 0, moves_attempts: false, quiet_batches: 0, awaited: None, underway: None }
     }
 
@@ -41,7 +45,7 @@ impl Pace {
             return CALLS;
         }
         let places = self.places.saturating_sub(self.riders);
-        places.min(self.places / TURNS).min(CALLS)
+        places.min(self.places / TURNS)
     }
 
     /// A call was taken in.
@@ -118,8 +122,8 @@ impl QueueActor {
 
 /// Calls that one turn takes in: a fraction of a millisecond.
 const CALLS: usize = 512;
-/// Callers who ride in one batch while attempts come and go: as many as there are attempts, and at least so many. To wake a caller costs
-/// more than to store a job, so it is callers that are counted: one may bring a thousand jobs.
+/// Callers who ride in one batch while attempts come and go: as many as there may be attempts, at least so many, and not more than come in
+/// at one go otherwise. To wake a caller costs more than to store a job, so it is callers that are counted: one may bring a thousand jobs.
 const LEAST_RIDERS: usize = 64;
 /// They come in over so many turns at least: outcomes do not wait behind a flood of calls.
 const TURNS: usize = 2;
