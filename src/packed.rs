@@ -242,6 +242,7 @@ impl Body<'_> {
     }
 }
 
+/// A body of at most so many bytes is written on the stack first.
 const SMALL: usize = 512;
 
 #[cfg(test)]

@@ -55,8 +55,10 @@ async fn longest_wait(jobs: &Jobs) -> Duration {
         tokio::time::sleep(MILLISECOND).await;
     }
     // Jobs are run until their records make the next one due.
-    let mut longest = Duration::ZERO;
+    let (mut longest, mut rounds) = (Duration::ZERO, 0);
     while !jobs.stats().compacting {
+        rounds += 1;
+        assert!(rounds < MOST_ROUNDS, "{rounds} thousand jobs made no compaction due");
         jobs.enqueue_all((0..1000).map(|_| jobs.enqueue(Nothing::new()))).await.expect("room");
         while jobs.stats().pending > WAITING + 1000 {
             tokio::time::sleep(MILLISECOND).await;
@@ -96,5 +98,7 @@ fn at(times: &[f64], percent: usize) -> f64 {
 const WAITING: u64 = 1_000_000;
 const ENOUGH: usize = 100_000;
 const MOMENT: Duration = Duration::from_millis(50);
+/// Many times as many jobs as make a compaction due.
+const MOST_ROUNDS: u32 = 20_000;
 const MILLISECOND: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
