@@ -74,7 +74,7 @@ impl Add<Span> for Time {
     }
 }
 
-/// Rounds up: a wait is never shorter than it was asked for.
+/// Rounds up: whoever asks for a wait gets one.
 impl From<Duration> for Span {
     fn from(duration: Duration) -> Self {
         let ms = duration.as_nanos().div_ceil(1_000_000);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_never_shorter_than_the_duration_asked_for() {
+    fn a_span_is_never_shorter_than_the_duration_it_is_made_from() {
         assert_eq!(Span::from(Duration::from_micros(1)), Span(1));
         assert_eq!(Span::from(Duration::from_micros(1500)), Span(2));
         assert_eq!(Span::from(Duration::MAX), Span(u64::MAX));
