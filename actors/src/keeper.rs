@@ -323,11 +323,6 @@ impl<C: 'static> Keeper<C> {
                 // While nobody calls, something may become due.
                 () = clock.sleep(if is_idle { Span(IDLE_LOOK_MS) } else { slice }) => {}
             }
-            let last = Time(status.pulse.get());
-            if is_idle && jobs.waiting_calls() == 0 && clock.now().steady.since(last) <= Span(2 * RECHECK_MS) {
-                // While something waits, it takes a turn each second by itself.
-                continue;
-            }
             let Some(queue) = line.queue() else { continue };
             let sent = clock.now().steady;
             queue.do_send(Beat);

@@ -41,9 +41,9 @@ impl QueueActor {
         // A queue that cannot write lets what is due wait.
         let due = if self.stage == Stage::ReadOnly { None } else { steady.into_iter().chain(by_wall).min() };
         let next = [due, idle, timeout, self.stage.deadline()].into_iter().flatten().min()?;
-        // The virtual clock never jumps by itself, and whoever sets its wall clock says so.
-        let recheck = if self.clock.is_virtual() { next } else { now.steady + Span(config::RECHECK_MS) };
-        Some(next.min(recheck))
+        // Only the wall clock may jump, and the virtual one never does by itself: whoever sets it says so.
+        let recheck = wall.filter(|_| !self.clock.is_virtual()).map(|_| now.steady + Span(config::RECHECK_MS));
+        Some(recheck.map_or(next, |at| at.min(next)))
     }
 
     /// A journal that stays silent is as good as one that failed: nobody knows what is on disk.
