@@ -9,6 +9,7 @@
 //!   packed                       a job as it is kept while it waits
 //!   queue                        the state machine: one function, `Queue::step`, live and in replay
 //!   table                        what is known of each ticket, by its number
+//!   sorted                       a set in order, in pages
 //!   schedule                     which pending ticket is next, and what holds it back
 //!   retry breaker pool           the policies; they know neither the queue nor each other
 //!   bytes record                 data as bytes; ops as bytes
@@ -47,6 +48,7 @@ pub mod salvage;
 pub mod schedule;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod snapshot;
+mod sorted;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod store;
 mod table;

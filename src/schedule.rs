@@ -5,20 +5,24 @@
 //! tickets wait or ten million.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::ids::{Kind, Target, Ticket};
-use crate::table::Table;
+use crate::packed::Route;
+use crate::sorted::Sorted;
 use crate::time::{Now, Time};
 
-/// The pending tickets of one partition, in the order in which they will be taken.
+/// The pending tickets of one partition, in the order in which they will be taken. Of a ticket it keeps its number and what it is sorted
+/// by, and nothing twice: all else is told with each call.
 #[derive(Debug, Default)]
 pub struct Schedule {
     kinds: HashSet<Kind>,
-    places: Table<Place>,
-    steady: BTreeSet<(Time, Ticket)>,
-    wall: BTreeSet<(Time, Ticket)>,
+    steady: Sorted<(Time, Ticket)>,
+    wall: Sorted<(Time, Ticket)>,
+    /// Why a ticket was put aside, and what it waited for.
+    aside: BTreeMap<Ticket, (Hold, Wake)>,
     lanes: BTreeMap<u32, Lane>,
-    lane_ids: HashMap<(Kind, Option<Target>), u32>,
+    lane_ids: HashMap<Arc<Route>, u32>,
     /// Numbers of lanes that are no more.
     free_lanes: Vec<u32>,
     /// The lane of the last ticket that came: the next one is often of the same.
@@ -29,18 +33,15 @@ pub struct Schedule {
     heads: BTreeMap<Order, u32>,
     ready: usize,
     runnable: usize,
-    put_aside: usize,
 }
 
-/// A pending ticket, as the schedule needs it.
-#[derive(Clone, Debug)]
-pub struct Entry {
+/// A pending ticket, as the schedule needs it. It is the same with each call, from the one that inserts it to the one that takes it out.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
     /// Its number.
     pub ticket: Ticket,
-    /// Its job type.
-    pub kind: Kind,
-    /// What it calls.
-    pub target: Option<Target>,
+    /// Its job type and what it calls.
+    pub route: &'a Arc<Route>,
     /// Least first.
     pub priority: u8,
     /// Least first among those of one priority.
@@ -113,51 +114,47 @@ impl Schedule {
         Self { kinds: kinds.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds a pending ticket; in the place of what was there under its number.
-    pub fn insert(&mut self, entry: Entry) {
-        let Entry { ticket, kind, target, priority, rank, wake } = entry;
-        let lane = self.lane_of(&kind, target.as_ref());
-        if let Some(lane) = self.lanes.get_mut(&lane) {
+    /// Adds a pending ticket that is not in it.
+    pub fn insert(&mut self, entry: Entry<'_>) {
+        let id = self.lane_of(entry.route);
+        if let Some(lane) = self.lanes.get_mut(&id) {
             lane.tickets += 1;
         }
-        let place = Place { lane, rank, wake, priority, spot: Spot::first(wake) };
-        if let Some(before) = self.places.insert(ticket, place) {
-            self.leave(ticket, before);
-            self.leave_lane(before.lane);
-        }
-        self.line_up(ticket, place);
+        self.line_up(id, entry);
     }
 
     /// Takes a ticket out, wherever it is. Answers whether it was there.
-    pub fn remove(&mut self, ticket: Ticket) -> bool {
-        let Some(place) = self.places.remove(ticket) else { return false };
-        self.leave(ticket, place);
-        self.leave_lane(place.lane);
-        true
+    pub fn remove(&mut self, entry: Entry<'_>) -> bool {
+        let was_here = self.withdraw(entry).is_some();
+        if was_here && let Some(id) = self.lane_ids.get(entry.route).copied() {
+            self.leave_lane(id);
+        }
+        was_here
     }
 
-    /// Makes ready what is due. At most `wall_limit` tickets that wait by the wall clock are taken, so that a jump of it
-    /// fires no storm. Lets probes go to targets whose time has come.
-    pub fn promote(&mut self, now: Now, wall_limit: usize) {
-        let all = self.promote_some(now, usize::MAX, wall_limit);
+    /// Makes ready what is due; `find` knows all tickets that are in it. At most `wall_limit` tickets that wait by the wall clock are
+    /// taken, so that a jump of it fires no storm. Lets probes go to targets whose time has come.
+    pub fn promote<'a>(&mut self, now: Now, wall_limit: usize, find: impl Fn(Ticket) -> Option<Entry<'a>>) {
+        let all = self.promote_some(now, usize::MAX, wall_limit, find);
         debug_assert!(all, "there are never so many");
     }
 
     /// The same for at most `most` tickets. Answers whether that was all; until then [`Schedule::least`] is only the least of those
     /// that are ready.
-    pub fn promote_some(&mut self, now: Now, most: usize, wall_limit: usize) -> bool {
+    pub fn promote_some<'a>(&mut self, now: Now, most: usize, wall_limit: usize, find: impl Fn(Ticket) -> Option<Entry<'a>>) -> bool {
         let mut left = most;
-        while let Some((at, ticket)) = self.steady.first().copied()
+        while let Some((at, ticket)) = self.steady.first()
             && at <= now.steady
         {
             if left == 0 {
                 return false;
             }
             left -= 1;
-            self.make_ready(ticket);
+            self.steady.remove((at, ticket));
+            self.make_ready(find(ticket));
         }
         for _ in 0..wall_limit {
-            let Some((at, ticket)) = self.wall.first().copied() else { break };
+            let Some((at, ticket)) = self.wall.first() else { break };
             if at > now.wall {
                 break;
             }
@@ -165,7 +162,8 @@ impl Schedule {
                 return false;
             }
             left -= 1;
-            self.make_ready(ticket);
+            self.wall.remove((at, ticket));
+            self.make_ready(find(ticket));
         }
         while let Some((until, target)) = self.reopening.first().cloned()
             && until <= now.steady
@@ -182,17 +180,21 @@ impl Schedule {
         self.heads.first_key_value().map(|(order, _)| order.ticket)
     }
 
-    /// Takes a ticket that is to run; to a target that is being probed, it counts as a probe until [`Schedule::settled`].
-    pub fn take(&mut self, ticket: Ticket) {
-        let target = self.places.get(ticket).and_then(|place| self.lanes.get(&place.lane)).and_then(|lane| lane.target.clone());
+    /// Takes the least runnable ticket, which is to run; to a target that is being probed, it counts as a probe until
+    /// [`Schedule::settled`].
+    pub fn take_least(&mut self) -> Option<Ticket> {
+        let (order, id) = self.heads.first_key_value().map(|(order, id)| (*order, *id))?;
+        let target = self.lanes.get(&id).and_then(|lane| lane.route.target.clone());
+        self.change(id, |lane| _ = lane.ready.remove(order));
         if let Some(target) = target
             && let Some(gated) = self.targets.get_mut(&target)
             && matches!(gated.gate, Gate::Probing { .. })
         {
-            gated.probing.insert(ticket);
+            gated.probing.insert(order.ticket);
             self.refresh_target(&target);
         }
-        self.remove(ticket);
+        self.leave_lane(id);
+        Some(order.ticket)
     }
 
     /// An attempt of the ticket is over, whatever came of it: it is no probe any more.
@@ -227,45 +229,36 @@ impl Schedule {
     }
 
     /// Puts a ticket aside until [`Schedule::bring_back`].
-    pub fn put_aside(&mut self, ticket: Ticket, why: Hold) {
-        let Some(place) = self.places.get_mut(ticket) else { return };
-        let before = *place;
-        place.spot = Spot::Aside(why);
-        if before.spot == Spot::Ready {
-            place.wake = Wake::AtOnce;
+    pub fn put_aside(&mut self, entry: Entry<'_>, why: Hold) {
+        if let Some(wake) = self.withdraw(entry) {
+            self.aside.insert(entry.ticket, (why, wake));
         }
-        let after = *place;
-        self.leave(ticket, before);
-        self.line_up(ticket, after);
     }
 
     /// Puts a ticket that was put aside back in line, to wait for what it waited for.
-    pub fn bring_back(&mut self, ticket: Ticket) {
-        let Some(place) = self.places.get_mut(ticket).filter(|place| matches!(place.spot, Spot::Aside(_))) else { return };
-        let before = *place;
-        place.spot = Spot::first(place.wake);
-        let after = *place;
-        self.leave(ticket, before);
-        self.line_up(ticket, after);
+    pub fn bring_back(&mut self, entry: Entry<'_>) {
+        if let Some(wake) = self.withdraw_aside(entry.ticket) {
+            let id = self.lane_of(entry.route);
+            self.line_up(id, Entry { wake, ..entry });
+        }
     }
 
     /// Why the ticket is held, when it is.
     #[must_use]
-    pub fn hold(&self, ticket: Ticket) -> Option<Hold> {
-        let place = self.places.get(ticket)?;
-        match place.spot {
-            Spot::Aside(why) => Some(why),
-            Spot::Waiting => None,
-            Spot::Ready => self.lanes.get(&place.lane)?.hold,
+    pub fn hold(&self, entry: Entry<'_>) -> Option<Hold> {
+        if let Some((why, _)) = self.aside.get(&entry.ticket) {
+            return Some(*why);
         }
+        let lane = self.lanes.get(self.lane_ids.get(entry.route)?)?;
+        lane.hold.filter(|_| lane.ready.contains(entry.order()))
     }
 
     /// When to look again, by each clock: the earliest due, or the earliest time at which a gate lets probes through.
     #[must_use]
     pub fn next_wake(&self) -> (Option<Time>, Option<Time>) {
-        let due = self.steady.first().map(|(at, _)| *at);
+        let due = self.steady.first().map(|(at, _)| at);
         let gate = self.reopening.first().map(|(at, _)| *at);
-        (due.into_iter().chain(gate).min(), self.wall.first().map(|(at, _)| *at))
+        (due.into_iter().chain(gate).min(), self.wall.first().map(|(at, _)| at))
     }
 
     /// Due tickets that may be taken now. A lane that is being probed counts with all its due tickets.
@@ -276,8 +269,8 @@ impl Schedule {
 
     /// Due tickets that something holds back.
     #[must_use]
-    pub const fn held(&self) -> usize {
-        self.ready - self.runnable + self.put_aside
+    pub fn held(&self) -> usize {
+        self.ready - self.runnable + self.aside.len()
     }
 
     /// Pending tickets of a target that are due and held by its breaker.
@@ -314,64 +307,71 @@ impl Schedule {
     /// All tickets in it.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.steady.len() + self.wall.len() + self.ready + self.aside.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.len() == 0
     }
 
     /// Counts everything again and compares; for tests.
     ///
     /// # Panics
-    /// When a counter or an index disagrees with the places.
+    /// When a counter or an index disagrees with what it counts.
     pub fn check(&self) {
-        let spots = |f: fn(&Spot) -> bool| self.places.iter().filter(|(_, place)| f(&place.spot)).count();
-        assert_eq!(self.ready, spots(|spot| matches!(spot, Spot::Ready)), "ready");
-        assert_eq!(self.put_aside, spots(|spot| matches!(spot, Spot::Aside(..))), "put aside");
-        assert_eq!(self.steady.len() + self.wall.len(), spots(|spot| matches!(spot, Spot::Waiting)), "waiting");
-        assert_eq!(self.lanes.values().map(|lane| lane.tickets).sum::<usize>(), self.places.len(), "lanes");
+        let ready = || self.lanes.values().flat_map(|lane| lane.ready.iter()).map(|order| order.ticket);
+        assert_eq!(self.ready, ready().count(), "ready");
+        assert_eq!(self.lanes.values().map(|lane| lane.tickets).sum::<usize>(), self.len(), "lanes");
+        let waiting = self.steady.iter().chain(self.wall.iter()).map(|(_, ticket)| ticket);
+        let tickets: HashSet<Ticket> = waiting.chain(ready()).chain(self.aside.keys().copied()).collect();
+        assert_eq!(tickets.len(), self.len(), "each ticket is in one place");
         let free = self.lanes.values().filter(|lane| lane.hold.is_none());
         assert_eq!(self.runnable, free.clone().map(|lane| lane.ready.len()).sum::<usize>(), "runnable");
-        let heads: BTreeMap<_, _> =
-            free.filter_map(|lane| Some((*lane.ready.first()?, self.lane_ids[&(lane.kind.clone(), lane.target.clone())]))).collect();
+        let heads: BTreeMap<_, _> = free.filter_map(|lane| Some((lane.ready.first()?, self.lane_ids[&lane.route]))).collect();
         assert_eq!(self.heads, heads, "heads");
     }
 
-    fn make_ready(&mut self, ticket: Ticket) {
-        let Some(place) = self.places.get_mut(ticket) else { return };
-        let before = *place;
-        place.spot = Spot::Ready;
-        let after = *place;
-        self.leave(ticket, before);
-        self.line_up(ticket, after);
-    }
-
-    /// Puts the ticket into the set that its spot names.
-    fn line_up(&mut self, ticket: Ticket, place: Place) {
-        match (place.spot, place.wake) {
-            (Spot::Waiting, Wake::Steady(at)) => drop(self.steady.insert((at, ticket))),
-            (Spot::Waiting, Wake::Wall(at)) => drop(self.wall.insert((at, ticket))),
-            (Spot::Aside(_), _) => self.put_aside += 1,
-            // Who waits for nothing is ready: see [`Spot::first`].
-            (Spot::Ready, _) | (Spot::Waiting, Wake::AtOnce) => self.change(place.lane, |lane| {
-                lane.ready.insert(place.order(ticket));
-            }),
+    /// It waits no more: its lane has it from the beginning.
+    fn make_ready(&mut self, entry: Option<Entry<'_>>) {
+        debug_assert!(entry.is_some(), "a ticket that nobody knows");
+        if let Some(entry) = entry {
+            let id = self.lane_of(entry.route);
+            self.line_up(id, Entry { wake: Wake::AtOnce, ..entry });
         }
     }
 
-    /// Takes the ticket out of that set.
-    fn leave(&mut self, ticket: Ticket, place: Place) {
-        match (place.spot, place.wake) {
-            (Spot::Waiting, Wake::Steady(at)) => drop(self.steady.remove(&(at, ticket))),
-            (Spot::Waiting, Wake::Wall(at)) => drop(self.wall.remove(&(at, ticket))),
-            (Spot::Aside(_), _) => self.put_aside -= 1,
-            (Spot::Ready, _) | (Spot::Waiting, Wake::AtOnce) => self.change(place.lane, |lane| {
-                lane.ready.remove(&place.order(ticket));
-            }),
+    /// Puts a ticket of the lane where it waits.
+    fn line_up(&mut self, id: u32, entry: Entry<'_>) {
+        match entry.wake {
+            Wake::AtOnce => self.change(id, |lane| _ = lane.ready.insert(entry.order())),
+            Wake::Steady(at) => _ = self.steady.insert((at, entry.ticket)),
+            Wake::Wall(at) => _ = self.wall.insert((at, entry.ticket)),
         }
+    }
+
+    /// Takes the ticket from where it waits, and answers for what; its lane counts it still.
+    fn withdraw(&mut self, entry: Entry<'_>) -> Option<Wake> {
+        if let Some(wake) = self.withdraw_aside(entry.ticket) {
+            return Some(wake);
+        }
+        let is_waiting = match entry.wake {
+            Wake::AtOnce => false,
+            Wake::Steady(at) => self.steady.remove((at, entry.ticket)),
+            Wake::Wall(at) => self.wall.remove((at, entry.ticket)),
+        };
+        if is_waiting {
+            return Some(entry.wake);
+        }
+        let id = *self.lane_ids.get(entry.route)?;
+        let mut was_ready = false;
+        self.change(id, |lane| was_ready = lane.ready.remove(entry.order()));
+        was_ready.then_some(Wake::AtOnce)
+    }
+
+    fn withdraw_aside(&mut self, ticket: Ticket) -> Option<Wake> {
+        self.aside.remove(&ticket).map(|(_, wake)| wake)
     }
 
     /// One ticket less is in the lane.
@@ -397,27 +397,23 @@ impl Schedule {
         }
     }
 
-    fn lane_of(&mut self, kind: &Kind, target: Option<&Target>) -> u32 {
-        if self.lanes.get(&self.last_lane).is_some_and(|lane| lane.kind == *kind && lane.target.as_ref() == target) {
-            return self.last_lane;
+    /// The lane of this route, which is made where there is none.
+    fn lane_of(&mut self, route: &Arc<Route>) -> u32 {
+        if self.lanes.get(&self.last_lane).is_none_or(|lane| lane.route != *route) {
+            self.last_lane = self.lane_ids.get(route).copied().unwrap_or_else(|| self.add_lane(route));
         }
-        self.last_lane = self.find_lane(kind, target);
         self.last_lane
     }
 
-    fn find_lane(&mut self, kind: &Kind, target: Option<&Target>) -> u32 {
-        let name = (kind.clone(), target.cloned());
-        if let Some(id) = self.lane_ids.get(&name) {
-            return *id;
-        }
+    fn add_lane(&mut self, route: &Arc<Route>) -> u32 {
         // Lanes are fewer than tickets, and these fill the memory long before.
         let id = self.free_lanes.pop().unwrap_or_else(|| u32::try_from(self.lanes.len()).unwrap_or(u32::MAX));
-        if let Some(target) = target {
+        if let Some(target) = &route.target {
             self.targets.entry(target.clone()).or_default().lanes.push(id);
         }
-        let hold = self.hold_for(kind, target);
-        self.lanes.insert(id, Lane { kind: name.0.clone(), target: name.1.clone(), ready: BTreeSet::new(), tickets: 0, hold });
-        self.lane_ids.insert(name, id);
+        let hold = self.hold_for(route);
+        self.lanes.insert(id, Lane { route: route.clone(), ready: Sorted::default(), tickets: 0, hold });
+        self.lane_ids.insert(route.clone(), id);
         id
     }
 
@@ -428,20 +424,20 @@ impl Schedule {
         } else {
             self.free_lanes.push(id);
         }
-        if let Some(target) = &lane.target
+        if let Some(target) = &lane.route.target
             && let Some(gated) = self.targets.get_mut(target)
         {
             gated.lanes.retain(|other| *other != id);
             self.forget_if_idle(target);
         }
-        self.lane_ids.remove(&(lane.kind, lane.target));
+        self.lane_ids.remove(&lane.route);
     }
 
     fn refresh_target(&mut self, target: &Target) {
         let lanes = self.targets.get(target).map(|gated| gated.lanes.clone()).unwrap_or_default();
         for id in lanes {
             let Some(lane) = self.lanes.get(&id) else { continue };
-            let hold = self.hold_for(&lane.kind, Some(target));
+            let hold = self.hold_for(&lane.route);
             self.change(id, |lane| lane.hold = hold);
         }
         self.forget_if_idle(target);
@@ -453,11 +449,11 @@ impl Schedule {
         }
     }
 
-    fn hold_for(&self, kind: &Kind, target: Option<&Target>) -> Option<Hold> {
-        if !self.kinds.contains(kind) {
+    fn hold_for(&self, route: &Route) -> Option<Hold> {
+        if !self.kinds.contains(&route.kind) {
             return Some(Hold::UnknownKind);
         }
-        let gated = self.targets.get(target?)?;
+        let gated = self.targets.get(route.target.as_ref()?)?;
         match gated.gate {
             Gate::Open => None,
             Gate::Probing { probes } if gated.probing.len() < probes as usize => None,
@@ -482,45 +478,16 @@ struct Order {
     ticket: Ticket,
 }
 
-/// Small, as there is one for each ticket.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    lane: u32,
-    rank: Time,
-    /// What it waits for, or waited for before it was put aside.
-    wake: Wake,
-    priority: u8,
-    spot: Spot,
-}
-
-impl Place {
-    const fn order(&self, ticket: Ticket) -> Order {
-        Order { priority: self.priority, rank: self.rank, ticket }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spot {
-    Waiting,
-    Ready,
-    Aside(Hold),
-}
-
-impl Spot {
-    /// Where a ticket begins, or goes on when it comes back.
-    const fn first(wake: Wake) -> Self {
-        match wake {
-            Wake::AtOnce => Self::Ready,
-            Wake::Steady(_) | Wake::Wall(_) => Self::Waiting,
-        }
+impl Entry<'_> {
+    const fn order(&self) -> Order {
+        Order { priority: self.priority, rank: self.rank, ticket: self.ticket }
     }
 }
 
 #[derive(Debug)]
 struct Lane {
-    kind: Kind,
-    target: Option<Target>,
-    ready: BTreeSet<Order>,
+    route: Arc<Route>,
+    ready: Sorted<Order>,
     /// Tickets in it, ready or not.
     tickets: usize,
     hold: Option<Hold>,
@@ -534,7 +501,7 @@ impl Lane {
 
     /// The least of these.
     fn head(&self) -> Option<Order> {
-        self.ready.first().copied().filter(|_| self.hold.is_none())
+        self.ready.first().filter(|_| self.hold.is_none())
     }
 }
 

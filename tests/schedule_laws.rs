@@ -1,9 +1,13 @@
 //! Proves that the schedule, with all its indexes, says exactly what a list of tickets and a linear scan would say:
 //! which ticket is next, what is held and why, and when to look again.
 
-use journeyman_core::schedule::{Entry, Gate, Hold, Schedule, Wake};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use journeyman_core::packed::Route;
+use journeyman_core::schedule::{self, Gate, Hold, Schedule, Wake};
 use journeyman_core::time::Now;
-use journeyman_core::{Kind, Target, Ticket, Time};
+use journeyman_core::{Target, Ticket, Time};
 use quickcheck::{Arbitrary, Gen};
 
 use crate::support::{Edgy, holds, kind_of, target_of};
@@ -37,7 +41,7 @@ fn what_is_counted_is_what_is_there() {
             let known: Vec<_> = targets().filter(|target| naive.knows(target)).collect();
             assert_eq!(schedule.targets(), known.len(), "targets");
             for target in targets() {
-                let here = naive.held().filter(|(entry, _)| entry.target.as_ref() == Some(&target));
+                let here = naive.held().filter(|(entry, _)| entry.route.target.as_ref() == Some(&target));
                 let held = here.filter(|(entry, spot)| naive.hold(entry, spot) == Some(Hold::Breaker)).count();
                 assert_eq!(schedule.held_of(&target), held, "held by {target}");
                 assert_eq!(schedule.knows(&target), known.contains(&target), "{target}");
@@ -51,9 +55,8 @@ fn what_is_counted_is_what_is_there() {
 fn every_held_ticket_says_why_and_no_other_does() {
     holds(CASES, |moves: Vec<Move>| {
         every_move(&moves, |schedule, naive| {
-            for ticket in (0..TICKETS).map(ticket_of) {
-                let expected = naive.find(ticket).and_then(|(entry, spot)| naive.hold(entry, spot));
-                assert_eq!(schedule.hold(ticket), expected, "{ticket}");
+            for (entry, spot) in &naive.entries {
+                assert_eq!(schedule.hold(entry.told()), naive.hold(entry, spot), "{entry:?}");
             }
         });
     });
@@ -68,7 +71,7 @@ fn the_next_wake_is_the_earliest_of_each_clock() {
                 match spot {
                     Spot::Waiting(Wake::Steady(at)) => steady.push(*at),
                     Spot::Waiting(Wake::Wall(at)) => wall.push(*at),
-                    Spot::Waiting(Wake::AtOnce) | Spot::Ready | Spot::Aside(_) => {}
+                    Spot::Waiting(Wake::AtOnce) | Spot::Ready | Spot::Aside(..) => {}
                 }
             }
             for (_, gated) in &naive.gates {
@@ -84,16 +87,16 @@ fn the_next_wake_is_the_earliest_of_each_clock() {
 #[test]
 fn waking_at_the_next_wake_is_never_in_vain() {
     holds(CASES, |moves: Vec<Move>| {
-        let mut schedule = run(&moves);
+        let mut told = run(&moves);
         loop {
-            let before = schedule.next_wake();
+            let before = told.schedule.next_wake();
             let (steady, wall) = before;
             if (steady, wall) == (None, None) {
                 break;
             }
-            schedule.promote(Now { wall: wall.unwrap_or_default(), steady: steady.unwrap_or_default() }, usize::MAX);
-            schedule.check();
-            assert_ne!(schedule.next_wake(), before);
+            told.promote(Now { wall: wall.unwrap_or_default(), steady: steady.unwrap_or_default() }, usize::MAX);
+            told.schedule.check();
+            assert_ne!(told.schedule.next_wake(), before);
         }
     });
 }
@@ -101,15 +104,13 @@ fn waking_at_the_next_wake_is_never_in_vain() {
 #[test]
 fn a_held_lane_hides_no_ticket_of_another() {
     holds(CASES, |(moves, free): (Vec<Move>, Waiting)| {
-        let mut schedule = run(&moves);
-        let free = Entry { ticket: Ticket(1000), kind: kind_of(KNOWN[0]), target: None, ..free.0 };
-        schedule.insert(free);
+        let mut told = run(&moves);
+        told.insert(Entry { ticket: Ticket(1000), route: route_of(KNOWN[0], None), ..free.0 });
         let end = Time(u64::MAX);
-        schedule.promote(Now { wall: end, steady: end }, usize::MAX);
+        told.promote(Now { wall: end, steady: end }, usize::MAX);
         // Nothing holds this one: it comes when those before it have gone, whatever else is held.
         let others = std::iter::from_fn(|| {
-            let next = schedule.least().expect("the free one at the latest");
-            schedule.take(next);
+            let next = told.schedule.take_least().expect("the free one at the latest");
             (next != Ticket(1000)).then_some(next)
         });
         assert!(others.count() <= TICKETS.into());
@@ -119,15 +120,15 @@ fn a_held_lane_hides_no_ticket_of_another() {
 #[test]
 fn no_more_probes_are_out_at_once_than_the_gate_lets_through() {
     holds(CASES, |moves: Vec<Move>| {
-        let mut schedule = Schedule::new(KNOWN.map(kind_of));
+        let mut told = Told::default();
         let mut naive = Naive::default();
         // Who was taken from each target since its gate began to probe, and has not settled.
         let mut out: Vec<(Target, Ticket)> = Vec::new();
         for step in &moves {
-            let taken = schedule.least().filter(|_| matches!(step, Move::TakeLeast | Move::Take(_)));
-            if let Some(ticket) = taken
-                && let Some((Entry { target: Some(target), .. }, _)) = naive.find(ticket)
-                && let Gate::Probing { probes } = schedule.gate(target)
+            if let Move::TakeLeast = step
+                && let Some(ticket) = told.schedule.least()
+                && let Some(target) = naive.find(ticket).and_then(|(entry, _)| entry.route.target.as_ref())
+                && let Gate::Probing { probes } = told.schedule.gate(target)
             {
                 // No ticket runs twice at once: when it is taken again, its last attempt is over.
                 out.retain(|(_, other)| *other != ticket);
@@ -135,13 +136,12 @@ fn no_more_probes_are_out_at_once_than_the_gate_lets_through() {
                 let number = out.iter().filter(|(other, _)| other == target).count();
                 assert!(number <= probes as usize, "{number} of {probes} probes of {target}");
             }
-            let step = if taken.is_some() { &Move::TakeLeast } else { step };
             if let Move::Settle(ticket, target) = step {
                 out.retain(|probe| *probe != (target_of(*target), ticket_of(*ticket)));
             }
-            step.apply(&mut schedule);
+            told.apply(step);
             naive.apply(step);
-            out.retain(|(target, _)| matches!(schedule.gate(target), Gate::Probing { .. }));
+            out.retain(|(target, _)| matches!(told.schedule.gate(target), Gate::Probing { .. }));
         }
     });
 }
@@ -149,12 +149,12 @@ fn no_more_probes_are_out_at_once_than_the_gate_lets_through() {
 #[test]
 fn a_gate_that_opens_lets_everything_through() {
     holds(CASES, |moves: Vec<Move>| {
-        let mut schedule = run(&moves);
+        let mut told = run(&moves);
         for target in targets() {
-            schedule.set_gate(&target, Gate::Open);
-            schedule.check();
+            told.schedule.set_gate(&target, Gate::Open);
+            told.schedule.check();
         }
-        assert!((0..TICKETS).map(ticket_of).all(|ticket| schedule.hold(ticket) != Some(Hold::Breaker)));
+        assert!(told.holds().iter().all(|hold| *hold != Some(Hold::Breaker)));
     });
 }
 
@@ -163,10 +163,10 @@ fn a_steady_ticket_waits_by_the_steady_clock_and_a_wall_clock_ticket_by_the_wall
     holds(CASES, |(due, wall, steady): (Edgy, Edgy, Edgy)| {
         let now = Now { wall: wall.time(), steady: steady.time() };
         for (wake, clock) in [(Wake::Steady(due.time()), now.steady), (Wake::Wall(due.time()), now.wall)] {
-            let mut schedule = Schedule::new([kind_of(0)]);
-            schedule.insert(Entry { ticket: Ticket(1), kind: kind_of(0), target: None, priority: 0, rank: Time(0), wake });
-            schedule.promote(now, 1);
-            assert_eq!(schedule.least().is_some(), due.time() <= clock, "{wake:?} at {now:?}");
+            let mut told = Told::default();
+            told.insert(entry(1, wake));
+            told.promote(now, 1);
+            assert_eq!(told.schedule.least().is_some(), due.time() <= clock, "{wake:?} at {now:?}");
         }
     });
 }
@@ -179,17 +179,18 @@ fn what_is_made_ready_in_portions_comes_to_the_same_as_at_once() {
         let (mut whole, mut parts) = (run(&moves), run(&moves));
         whole.promote(now, usize::MAX);
         loop {
-            let before = parts.runnable() + parts.held();
-            let all = parts.promote_some(now, most, usize::MAX);
-            parts.check();
-            assert!(parts.runnable() + parts.held() <= before + most, "no more than {most} at once");
+            let Told { schedule, entries } = &mut parts;
+            let before = schedule.runnable() + schedule.held();
+            let all = schedule.promote_some(now, most, usize::MAX, |ticket| entries.get(&ticket).map(Entry::told));
+            schedule.check();
+            assert!(schedule.runnable() + schedule.held() <= before + most, "no more than {most} at once");
             if all {
                 break;
             }
         }
-        let seen = |schedule: &Schedule| {
-            let holds: Vec<_> = (0..TICKETS).map(|ticket| schedule.hold(ticket_of(ticket))).collect();
-            (schedule.least(), schedule.runnable(), schedule.held(), schedule.next_wake(), holds)
+        let seen = |told: &Told| {
+            let schedule = &told.schedule;
+            (schedule.least(), schedule.runnable(), schedule.held(), schedule.next_wake(), told.holds())
         };
         assert_eq!(seen(&parts), seen(&whole));
     });
@@ -199,20 +200,21 @@ fn what_is_made_ready_in_portions_comes_to_the_same_as_at_once() {
 fn a_jump_of_the_wall_clock_makes_ready_no_more_than_the_limit() {
     holds(CASES, |(waiting, limit): (Vec<Waiting>, usize)| {
         let limit = limit % 8;
-        let mut schedule = Schedule::new([kind_of(0)]);
+        let mut told = Told::default();
         let mut walls = Vec::new();
         for (n, Waiting(entry)) in waiting.into_iter().enumerate() {
             let ticket = Ticket(n as u64);
             if let Wake::Wall(at) = entry.wake {
                 walls.push((at, ticket));
             }
-            schedule.insert(Entry { ticket, kind: kind_of(0), target: None, ..entry });
+            told.insert(Entry { ticket, route: route_of(KNOWN[0], None), ..entry });
         }
         walls.sort();
-        let steady = schedule.len() - walls.len();
+        let steady = told.schedule.len() - walls.len();
         let end = Time(u64::MAX);
         for round in 1.. {
-            schedule.promote(Now { wall: end, steady: end }, limit);
+            told.promote(Now { wall: end, steady: end }, limit);
+            let schedule = &told.schedule;
             schedule.check();
             let expected = walls.len().min(round * limit);
             assert_eq!(schedule.runnable(), steady + expected, "the steady ones at once, the others {limit} at a time");
@@ -226,20 +228,21 @@ fn a_jump_of_the_wall_clock_makes_ready_no_more_than_the_limit() {
 
 #[test]
 fn what_is_ready_stays_ready_when_a_clock_is_set_back() {
-    let mut schedule = Schedule::new([kind_of(0)]);
-    schedule.insert(Entry { ticket: Ticket(1), kind: kind_of(0), target: None, priority: 0, rank: Time(0), wake: Wake::Wall(Time(100)) });
-    schedule.promote(Now { wall: Time(100), steady: Time(0) }, 1);
-    schedule.promote(Now { wall: Time(0), steady: Time(1) }, 1);
-    assert_eq!(schedule.least(), Some(Ticket(1)));
+    let mut told = Told::default();
+    told.insert(entry(1, Wake::Wall(Time(100))));
+    told.promote(Now { wall: Time(100), steady: Time(0) }, 1);
+    told.promote(Now { wall: Time(0), steady: Time(1) }, 1);
+    assert_eq!(told.schedule.least(), Some(Ticket(1)));
 }
 
 #[test]
 fn a_target_without_tickets_and_with_an_open_gate_is_forgotten() {
     holds(CASES, |moves: Vec<Move>| {
-        let mut schedule = run(&moves);
+        let mut told = run(&moves);
         for ticket in 0..TICKETS {
-            schedule.remove(ticket_of(ticket));
+            told.remove(ticket_of(ticket));
         }
+        let Told { mut schedule, .. } = told;
         for target in targets() {
             schedule.set_gate(&target, Gate::Open);
         }
@@ -249,21 +252,102 @@ fn a_target_without_tickets_and_with_an_open_gate_is_forgotten() {
 }
 
 /// Makes the moves on a new schedule.
-fn run(moves: &[Move]) -> Schedule {
-    let mut schedule = Schedule::new(KNOWN.map(kind_of));
-    moves.iter().for_each(|step| step.apply(&mut schedule));
-    schedule
+fn run(moves: &[Move]) -> Told {
+    let mut told = Told::default();
+    moves.iter().for_each(|step| told.apply(step));
+    told
 }
 
 /// Makes the moves on a schedule and on the naive one, and shows both to `law` after each.
 fn every_move(moves: &[Move], law: impl Fn(&Schedule, &Naive)) {
-    let mut schedule = Schedule::new(KNOWN.map(kind_of));
-    let mut naive = Naive::default();
+    let (mut told, mut naive) = (Told::default(), Naive::default());
     for step in moves {
-        step.apply(&mut schedule);
+        told.apply(step);
         naive.apply(step);
-        schedule.check();
-        law(&schedule, &naive);
+        told.schedule.check();
+        law(&told.schedule, &naive);
+    }
+}
+
+/// A ticket, as whoever asks a schedule knows it.
+#[derive(Clone, Debug)]
+struct Entry {
+    ticket: Ticket,
+    route: Arc<Route>,
+    priority: u8,
+    rank: Time,
+    wake: Wake,
+}
+
+impl Entry {
+    fn told(&self) -> schedule::Entry<'_> {
+        schedule::Entry { ticket: self.ticket, route: &self.route, priority: self.priority, rank: self.rank, wake: self.wake }
+    }
+}
+
+fn entry(ticket: u64, wake: Wake) -> Entry {
+    Entry { ticket: Ticket(ticket), route: route_of(KNOWN[0], None), priority: 1, rank: Time(0), wake }
+}
+
+fn route_of(kind: u8, target: Option<u8>) -> Arc<Route> {
+    Arc::new(Route { kind: kind_of(kind), target: target.map(target_of) })
+}
+
+/// A schedule, and what it is told of its tickets with each call.
+struct Told {
+    schedule: Schedule,
+    entries: BTreeMap<Ticket, Entry>,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self { schedule: Schedule::new(KNOWN.map(kind_of)), entries: BTreeMap::new() }
+    }
+}
+
+impl Told {
+    fn insert(&mut self, entry: Entry) {
+        self.schedule.insert(entry.told());
+        self.entries.insert(entry.ticket, entry);
+    }
+
+    /// Whether it is in the schedule is for that to know: it may have been taken.
+    fn remove(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entries.get(&ticket) {
+            self.schedule.remove(entry.told());
+        }
+    }
+
+    fn promote(&mut self, now: Now, wall_limit: usize) {
+        self.schedule.promote(now, wall_limit, |ticket| self.entries.get(&ticket).map(Entry::told));
+    }
+
+    fn holds(&self) -> Vec<Option<Hold>> {
+        self.entries.values().map(|entry| self.schedule.hold(entry.told())).collect()
+    }
+
+    fn apply(&mut self, step: &Move) {
+        match step {
+            Move::Insert(entry) => {
+                self.remove(entry.ticket);
+                self.insert(entry.clone());
+            }
+            Move::Remove(ticket) => self.remove(ticket_of(*ticket)),
+            Move::Promote(now, limit) => self.promote(*now, *limit),
+            Move::TakeLeast => _ = self.schedule.take_least(),
+            Move::Settle(ticket, target) => self.schedule.settled(ticket_of(*ticket), &target_of(*target)),
+            Move::Gate(target, gate) => self.schedule.set_gate(&target_of(*target), *gate),
+            Move::PutAside(ticket, why) => {
+                if let Some(entry) = self.entries.get(&ticket_of(*ticket)) {
+                    self.schedule.put_aside(entry.told(), *why);
+                }
+            }
+            Move::BringBack(ticket) => {
+                if let Some(entry) = self.entries.get(&ticket_of(*ticket)) {
+                    self.schedule.bring_back(entry.told());
+                }
+            }
+        }
     }
 }
 
@@ -277,7 +361,14 @@ struct Naive {
 enum Spot {
     Waiting(Wake),
     Ready,
-    Aside(Hold),
+    /// And what it waited for.
+    Aside(Hold, Wake),
+}
+
+impl Spot {
+    fn of(wake: Wake) -> Self {
+        if wake == Wake::AtOnce { Self::Ready } else { Self::Waiting(wake) }
+    }
 }
 
 struct Gated {
@@ -297,8 +388,7 @@ impl Naive {
         match step {
             Move::Insert(entry) => {
                 self.remove(entry.ticket);
-                let spot = if entry.wake == Wake::AtOnce { Spot::Ready } else { Spot::Waiting(entry.wake) };
-                self.entries.push((entry.clone(), spot));
+                self.entries.push((entry.clone(), Spot::of(entry.wake)));
             }
             Move::Remove(ticket) => self.remove(ticket_of(*ticket)),
             Move::Promote(now, limit) => self.promote(*now, *limit),
@@ -306,7 +396,6 @@ impl Naive {
                 let least = self.runnable().min_by_key(|entry| (entry.priority, entry.rank, entry.ticket)).map(|entry| entry.ticket);
                 least.into_iter().for_each(|ticket| self.take(ticket));
             }
-            Move::Take(ticket) => self.take(ticket_of(*ticket)),
             Move::Settle(ticket, target) => self.gated(&target_of(*target)).probing.retain(|probe| *probe != ticket_of(*ticket)),
             Move::Gate(target, gate) => {
                 let gated = self.gated(&target_of(*target));
@@ -317,7 +406,18 @@ impl Naive {
             }
             Move::PutAside(ticket, why) => {
                 for (_, spot) in self.entries.iter_mut().filter(|(entry, _)| entry.ticket == ticket_of(*ticket)) {
-                    *spot = Spot::Aside(*why);
+                    let wake = match *spot {
+                        Spot::Waiting(wake) | Spot::Aside(_, wake) => wake,
+                        Spot::Ready => Wake::AtOnce,
+                    };
+                    *spot = Spot::Aside(*why, wake);
+                }
+            }
+            Move::BringBack(ticket) => {
+                for (_, spot) in self.entries.iter_mut().filter(|(entry, _)| entry.ticket == ticket_of(*ticket)) {
+                    if let Spot::Aside(_, wake) = *spot {
+                        *spot = Spot::of(wake);
+                    }
                 }
             }
         }
@@ -346,8 +446,7 @@ impl Naive {
     }
 
     fn take(&mut self, ticket: Ticket) {
-        if let Some((Entry { target: Some(target), .. }, _)) = self.find(ticket) {
-            let target = target.clone();
+        if let Some(target) = self.find(ticket).and_then(|(entry, _)| entry.route.target.clone()) {
             let gated = self.gated(&target);
             if matches!(gated.gate, Gate::Probing { .. }) && !gated.probing.contains(&ticket) {
                 gated.probing.push(ticket);
@@ -373,16 +472,16 @@ impl Naive {
     }
 
     fn knows(&self, target: &Target) -> bool {
-        self.gate(target) != Gate::Open || self.entries.iter().any(|(entry, _)| entry.target.as_ref() == Some(target))
+        self.gate(target) != Gate::Open || self.entries.iter().any(|(entry, _)| entry.route.target.as_ref() == Some(target))
     }
 
     fn hold(&self, entry: &Entry, spot: &Spot) -> Option<Hold> {
         match spot {
             Spot::Waiting(_) => None,
-            Spot::Aside(why) => Some(*why),
-            Spot::Ready if !KNOWN.map(kind_of).contains(&entry.kind) => Some(Hold::UnknownKind),
+            Spot::Aside(why, _) => Some(*why),
+            Spot::Ready if !KNOWN.map(kind_of).contains(&entry.route.kind) => Some(Hold::UnknownKind),
             Spot::Ready => {
-                let (_, gated) = self.gates.iter().find(|(target, _)| Some(target) == entry.target.as_ref())?;
+                let (_, gated) = self.gates.iter().find(|(target, _)| Some(target) == entry.route.target.as_ref())?;
                 match gated.gate {
                     Gate::Open => None,
                     Gate::Probing { probes } => (gated.probing.len() >= probes as usize).then_some(Hold::Breaker),
@@ -408,25 +507,10 @@ enum Move {
     Remove(u8),
     Promote(Now, usize),
     TakeLeast,
-    Take(u8),
     Settle(u8, u8),
     Gate(u8, Gate),
     PutAside(u8, Hold),
-}
-
-impl Move {
-    fn apply(&self, schedule: &mut Schedule) {
-        match self {
-            Self::Insert(entry) => schedule.insert(entry.clone()),
-            Self::Remove(ticket) => drop(schedule.remove(ticket_of(*ticket))),
-            Self::Promote(now, limit) => schedule.promote(*now, *limit),
-            Self::TakeLeast => schedule.least().into_iter().for_each(|ticket| schedule.take(ticket)),
-            Self::Take(ticket) => schedule.take(ticket_of(*ticket)),
-            Self::Settle(ticket, target) => schedule.settled(ticket_of(*ticket), &target_of(*target)),
-            Self::Gate(target, gate) => schedule.set_gate(&target_of(*target), *gate),
-            Self::PutAside(ticket, why) => schedule.put_aside(ticket_of(*ticket), *why),
-        }
-    }
+    BringBack(u8),
 }
 
 impl Arbitrary for Move {
@@ -434,20 +518,20 @@ impl Arbitrary for Move {
         let ticket = u8::arbitrary(g) % TICKETS;
         let target = u8::arbitrary(g) % TARGETS;
         let probes = u32::from(u8::arbitrary(g) % 4);
-        match u8::arbitrary(g) % 16 {
+        match u8::arbitrary(g) % 17 {
             0..=5 => Self::Insert(Waiting::arbitrary(g).0),
             6 => Self::Remove(ticket),
             7..=9 => {
                 let now = Now { wall: Edgy::arbitrary(g).time(), steady: Edgy::arbitrary(g).time() };
                 Self::Promote(now, usize::from(u8::arbitrary(g) % 4))
             }
-            10 => Self::TakeLeast,
-            11 => Self::Take(ticket),
+            10..=11 => Self::TakeLeast,
             12 => Self::Settle(ticket, target),
             13..=14 => {
                 let until = Edgy::arbitrary(g).time();
                 Self::Gate(target, *g.choose(&[Gate::Open, Gate::Held { until, probes }, Gate::Probing { probes }]).expect("one"))
             }
+            15 => Self::BringBack(ticket),
             _ => Self::PutAside(ticket, *g.choose(&[Hold::Unreadable, Hold::StillRunning]).expect("one")),
         }
     }
@@ -462,8 +546,7 @@ impl Arbitrary for Waiting {
         let at = Edgy::arbitrary(g).time();
         Self(Entry {
             ticket: ticket_of(u8::arbitrary(g) % TICKETS),
-            kind: kind_of(u8::arbitrary(g) % 3),
-            target: bool::arbitrary(g).then(|| target_of(u8::arbitrary(g) % TARGETS)),
+            route: route_of(u8::arbitrary(g) % 3, bool::arbitrary(g).then(|| u8::arbitrary(g) % TARGETS)),
             priority: *g.choose(&[0, 100, 100, 255]).expect("one"),
             rank: Edgy::arbitrary(g).time(),
             wake: *g.choose(&[Wake::AtOnce, Wake::Steady(at), Wake::Wall(at)]).expect("one"),
@@ -481,21 +564,19 @@ fn targets() -> impl Iterator<Item = Target> {
 
 #[test]
 fn a_ticket_that_was_put_aside_waits_on_for_what_it_waited_for() {
-    let mut schedule = Schedule::new([Kind::new("k")]);
-    let entry = |ticket, wake| Entry { ticket: Ticket(ticket), kind: Kind::new("k"), target: None, priority: 1, rank: Time(0), wake };
-    schedule.insert(entry(1, Wake::Steady(Time(100))));
-    schedule.insert(entry(2, Wake::Wall(Time(200))));
-    schedule.insert(entry(3, Wake::AtOnce));
-    schedule.promote(Now { wall: Time(0), steady: Time(0) }, usize::MAX);
+    let mut told = Told::default();
+    let wakes = [Wake::Steady(Time(100)), Wake::Wall(Time(200)), Wake::AtOnce];
+    (1..).zip(wakes).for_each(|(ticket, wake)| told.insert(entry(ticket, wake)));
+    told.promote(Now { wall: Time(0), steady: Time(0) }, usize::MAX);
     for ticket in 1..=3 {
-        schedule.put_aside(Ticket(ticket), Hold::StillRunning);
-        assert_eq!(schedule.hold(Ticket(ticket)), Some(Hold::StillRunning));
-        schedule.check();
+        told.apply(&Move::PutAside(ticket, Hold::StillRunning));
+        told.schedule.check();
     }
-    assert_eq!((schedule.next_wake(), schedule.held()), ((None, None), 3));
-    (1..=3).for_each(|ticket| schedule.bring_back(Ticket(ticket)));
-    schedule.promote(Now { wall: Time(50), steady: Time(50) }, usize::MAX);
-    schedule.check();
-    assert_eq!(schedule.least(), Some(Ticket(3)), "what was due is due");
-    assert_eq!(schedule.next_wake(), (Some(Time(100)), Some(Time(200))));
+    assert_eq!(told.holds(), [Some(Hold::StillRunning); 3]);
+    assert_eq!((told.schedule.next_wake(), told.schedule.held()), ((None, None), 3));
+    (1..=3).for_each(|ticket| told.apply(&Move::BringBack(ticket)));
+    told.promote(Now { wall: Time(50), steady: Time(50) }, usize::MAX);
+    told.schedule.check();
+    assert_eq!(told.schedule.least(), Some(Ticket(3)), "what was due is due");
+    assert_eq!(told.schedule.next_wake(), (Some(Time(100)), Some(Time(200))));
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient, SpawnHandle};
 use journeyman_core::breaker::Circuit;
 use journeyman_core::compaction::{CompactionLimits, is_due};
-use journeyman_core::queue::{Change, Live, Phase};
+use journeyman_core::queue::{Change, Live, Phase, Queue};
 use journeyman_core::schedule::{Entry, Hold, Schedule, Wake};
 use journeyman_core::{Attempt, Kind, Now, Op, Policy, Record, Span, Target, Ticket, Time};
 
@@ -32,7 +32,7 @@ use crate::line::Calls;
 use crate::messages::{Admitted, Appended, Beat, Compact, Released, Reply, Selected, Units, Want};
 use crate::metrics::{self, Meters};
 use crate::registry::Policies;
-use crate::skews::Skews;
+use crate::skews::{Skews, skew_of};
 use crate::status::Status;
 use crate::worker::Workers;
 use crate::writer::Writer;
@@ -181,7 +181,7 @@ impl QueueActor {
             }
             match live.phase {
                 Phase::Pending { due } => {
-                    self.schedule.insert(entry(ticket, live, first_wake(live, due, self.skews.of_due(ticket))));
+                    self.schedule.insert(entry(ticket, live, wake_at(live, due, self.skews.of_due(ticket))));
                 }
                 Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target().cloned()))),
             }
@@ -209,7 +209,9 @@ impl QueueActor {
                 self.outcomes.push_back((ticket, attempt));
             }
             if !counts && is_occupied {
-                self.schedule.put_aside(ticket, Hold::StillRunning);
+                if let Some(entry) = pending(self.writer.queue(), &self.skews, ticket) {
+                    self.schedule.put_aside(entry, Hold::StillRunning);
+                }
             }
         }
         let mut orphans = 0;
@@ -481,23 +483,28 @@ impl Handler<Beat> for QueueActor {
     }
 }
 
-fn entry(ticket: Ticket, live: &Live, wake: Wake) -> Entry {
-    Entry {
-        ticket,
-        kind: live.job.kind().clone(),
-        target: live.job.target().cloned(),
-        priority: live.job.priority(),
-        rank: live.rank,
-        wake,
-    }
+/// A pending ticket, as the schedule knows it.
+fn pending<'a>(queue: &'a Queue, skews: &Skews, ticket: Ticket) -> Option<Entry<'a>> {
+    let live = queue.get(ticket)?;
+    let Phase::Pending { due } = live.phase else { return None };
+    Some(entry(ticket, live, wake_at(live, due, skews.of_due(ticket))))
 }
 
-/// How a recovered ticket waits. At the start of a process both clocks are level, so stored times need no conversion; the due of
-/// one that was stored since may have been set when the wall clock had been moved by `skew`. An instant that was asked for is the
-/// start of its ticket: any other due is one that it was put back to.
-fn first_wake(live: &Live, due: Time, skew: i64) -> Wake {
+const fn entry(ticket: Ticket, live: &Live, wake: Wake) -> Entry<'_> {
+    Entry { ticket, route: live.job.route(), priority: live.job.priority(), rank: live.rank, wake }
+}
+
+/// How a ticket waits for its due, which was set when the wall clock had been moved by `skew`: no jump of it moves any due but the one
+/// that was asked for as an instant. That is the start of its ticket: any other due is one that it was put back to.
+fn wake_at(live: &Live, due: Time, skew: i64) -> Wake {
     let is_absolute = live.job.due_is_absolute() && due == live.start;
     if is_absolute { Wake::Wall(due) } else { Wake::Steady(due.shifted(skew.saturating_neg())) }
+}
+
+/// The due that is so far away: by the wall clock, as far as it has been moved. Its own slewing, which is all that there is between it and
+/// the steady one beside, counts in no wait.
+fn due_after(now: Now, wait: Span) -> Time {
+    now.steady.shifted(skew_of(now)) + wait
 }
 
 /// The most bytes of a record that has only numbers.

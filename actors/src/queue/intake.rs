@@ -5,11 +5,11 @@ use std::collections::HashSet;
 
 use actix::{Context, Handler};
 use journeyman_core::queue::Change;
-use journeyman_core::schedule::Wake;
+use journeyman_core::schedule::{Entry, Wake};
 use journeyman_core::{JobId, Now, Op, Span, Target, Ticket};
 
 use super::effects::Effect;
-use super::{QueueActor, SMALL_RECORD, entry};
+use super::{QueueActor, SMALL_RECORD, due_after, pending};
 use crate::admission::Room;
 use crate::answers::{Cancelled, Receipt};
 use crate::error::EnqueueError;
@@ -59,17 +59,17 @@ impl QueueActor {
                 continue;
             }
             let (due, wake) = match due {
-                Due::After(Span(0)) => (now.wall, Wake::AtOnce),
-                Due::After(wait) => (now.wall + wait, Wake::Steady(now.steady + wait)),
-                Due::At(due) => (due, Wake::Wall(due)),
+                Due::After(Span(0)) => (now.wall, Some(Wake::AtOnce)),
+                Due::After(wait) => (due_after(now, wait), None),
+                Due::At(due) => (due, None),
             };
             let route = job.route().clone();
             let op = Op::Enqueue { now: now.wall, due, key, job };
             let Some((seq, Change::Enqueued(ticket))) = self.decide(now, op) else { continue };
-            if let Some(live) = self.writer.queue().get(ticket) {
-                self.schedule.insert(entry(ticket, live, wake));
-            }
             self.skews.stored(ticket, now);
+            if let Some(entry) = pending(self.writer.queue(), &self.skews, ticket) {
+                self.schedule.insert(Entry { wake: wake.unwrap_or(entry.wake), ..entry });
+            }
             receipts.push(Receipt::new(JobId::of(ticket), seq));
             self.effects.push(seq, Effect::Enqueued { ticket, route });
         }
@@ -130,10 +130,14 @@ impl QueueActor {
         let queue = self.writer.queue();
         let route = queue.get(ticket).map(|live| live.job.route().clone());
         let answer = if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound };
+        // The queue will have forgotten it when the schedule has to know.
+        let place = pending(queue, &self.skews, ticket).map(|Entry { priority, rank, wake, .. }| (priority, rank, wake));
         let answer = if let Some(route) = route
             && let Some((seq, Change::Cancelled { was_running })) = self.decide(now, Op::Cancel { ticket })
         {
-            self.schedule.remove(ticket);
+            if let Some((priority, rank, wake)) = place {
+                self.schedule.remove(Entry { ticket, route: &route, priority, rank, wake });
+            }
             let attempt = self.running.get(&ticket).map(|(attempt, _)| *attempt).filter(|_| was_running);
             self.effects.push(seq, Effect::Cancelled { ticket, attempt, route });
             if was_running { Cancelled::Stopping } else { Cancelled::Cancelled }

@@ -3,11 +3,11 @@
 use actix::{Context, Handler};
 use journeyman_core::queue::{Live, Phase};
 use journeyman_core::retry::{Outcome, Plan};
-use journeyman_core::schedule::{Gate, Hold, Wake};
+use journeyman_core::schedule::{Entry, Gate, Hold, Wake};
 use journeyman_core::{Attempt, Cause, End, Fault, Now, Op, Ticket, record};
 
 use super::effects::Effect;
-use super::{QueueActor, entry};
+use super::{QueueActor, due_after, pending};
 use crate::events;
 use crate::ledger::Ended;
 use crate::messages::{Finished, Freed, Over, Returns};
@@ -46,18 +46,18 @@ impl QueueActor {
             Plan::Requeue { due } => {
                 let fault = fault.unwrap_or_else(|| Fault::new(Cause::Failed, ""));
                 let wait = self.wait_until(now, ticket, due);
-                let due = now.wall + wait;
+                let due = due_after(now, wait);
                 let Some((seq, _)) = self.decide(now, Op::Requeue { ticket, attempt, due, fault: fault.clone() }) else { return };
                 self.skews.back_in_line(ticket, now);
-                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
+                self.back_in_line(ticket, attempt, ended);
                 self.effects.push(seq, Effect::Requeued { ticket, attempt, route, due, fault });
             }
             Plan::Defer { due } => {
                 let wait = self.wait_until(now, ticket, due);
-                let due = now.wall + wait;
+                let due = due_after(now, wait);
                 let Some((seq, _)) = self.decide(now, Op::Defer { ticket, attempt, due }) else { return };
                 self.skews.back_in_line(ticket, now);
-                self.back_in_line(ticket, attempt, Wake::Steady(now.steady + wait), ended);
+                self.back_in_line(ticket, attempt, ended);
                 self.effects.push(seq, Effect::Deferred { ticket, attempt, route, due });
             }
         }
@@ -85,22 +85,21 @@ impl QueueActor {
     }
 
     /// Puts a ticket back in line, held where something holds it.
-    fn back_in_line(&mut self, ticket: Ticket, attempt: Attempt, wake: Wake, ended: Ended) {
-        let Some(live) = self.writer.queue().get(ticket) else { return };
-        let (kind, target) = (live.job.kind().clone(), live.job.target().cloned());
+    fn back_in_line(&mut self, ticket: Ticket, attempt: Attempt, ended: Ended) {
+        let Some(entry) = pending(self.writer.queue(), &self.skews, ticket) else { return };
         // A ticket that its breaker refused is due as it was before: its lane is held instead, and wakes with it.
         let refused = if let Ended::Open { until } = ended { Some(until) } else { None };
-        let wake = if refused.is_some() { Wake::AtOnce } else { wake };
-        self.schedule.insert(entry(ticket, live, wake));
-        if let (Some(until), Some(target)) = (refused, target) {
-            self.schedule.set_gate(&target, Gate::Held { until, probes: self.rules.circuit.probes_at_once() });
+        let wake = if refused.is_some() { Wake::AtOnce } else { entry.wake };
+        self.schedule.insert(Entry { wake, ..entry });
+        if let (Some(until), Some(target)) = (refused, &entry.route.target) {
+            self.schedule.set_gate(target, Gate::Held { until, probes: self.rules.circuit.probes_at_once() });
         }
         if let Ended::Unreadable { why } = ended {
-            self.schedule.put_aside(ticket, Hold::Unreadable);
-            events::unreadable(ticket, &kind, &why);
+            self.schedule.put_aside(entry, Hold::Unreadable);
+            events::unreadable(ticket, &entry.route.kind, &why);
         }
         if self.ledger.is_occupied(ticket, attempt) {
-            self.schedule.put_aside(ticket, Hold::StillRunning);
+            self.schedule.put_aside(entry, Hold::StillRunning);
         }
     }
 }
@@ -108,8 +107,10 @@ impl QueueActor {
 impl QueueActor {
     /// Puts a ticket that was held for what still ran of it back in line. Had its end not been settled yet, it would not be held.
     fn bring_back(&mut self, ticket: Ticket) {
-        if self.schedule.hold(ticket) == Some(Hold::StillRunning) {
-            self.schedule.bring_back(ticket);
+        if let Some(entry) = pending(self.writer.queue(), &self.skews, ticket)
+            && self.schedule.hold(entry) == Some(Hold::StillRunning)
+        {
+            self.schedule.bring_back(entry);
         }
     }
 }

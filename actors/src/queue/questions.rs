@@ -6,8 +6,8 @@ use journeyman_core::queue::Live;
 use journeyman_core::schedule::Gate;
 use journeyman_core::{Now, Target, Ticket, Time};
 
-use super::QueueActor;
 use super::selection::Known;
+use super::{QueueActor, pending};
 use crate::admission::Room;
 use crate::answers::{BreakerState, Found, JobEnd, JobInfo, TargetInfo};
 use crate::error::IdleError;
@@ -54,7 +54,8 @@ impl QueueActor {
     }
 
     fn info(&self, ticket: Ticket, live: &Live) -> JobInfo {
-        JobInfo::of(ticket, live, self.schedule.hold(ticket))
+        let place = pending(self.writer.queue(), &self.skews, ticket);
+        JobInfo::of(ticket, live, place.and_then(|entry| self.schedule.hold(entry)))
     }
 
     fn target_info(&self, target: &Target, known: &Known) -> TargetInfo {

@@ -9,7 +9,7 @@ use journeyman_core::schedule::Gate;
 use journeyman_core::{Attempt, Now, Op, Span, Target, Ticket, Time};
 
 use super::effects::Effect;
-use super::{QueueActor, SMALL_RECORD};
+use super::{QueueActor, SMALL_RECORD, pending};
 use crate::config;
 use crate::feed::Event;
 use crate::ledger::Ended;
@@ -28,7 +28,8 @@ impl QueueActor {
     /// is known when all that is due has been made ready: where that is too much for one turn, the next ones go on with it.
     pub(super) fn select(&mut self, now: Now) {
         let wall_limit = self.wall.limit(now, self.rules.limits.catch_up);
-        if !self.schedule.promote_some(now, config::MADE_READY_AT_ONCE, wall_limit) {
+        let find = |ticket| pending(self.writer.queue(), &self.skews, ticket);
+        if !self.schedule.promote_some(now, config::MADE_READY_AT_ONCE, wall_limit, find) {
             return;
         }
         if self.schedule.next_wake().1.is_none_or(|at| at > now.wall) {
@@ -43,7 +44,7 @@ impl QueueActor {
             && let Some(unit) = self.spare.as_mut().and_then(|spare| spare.split(1))
         {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
-            self.schedule.take(ticket);
+            self.schedule.take_least();
             let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route().clone()) else { return };
             self.running.insert(ticket, (attempt, route.target.clone()));
             self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });
