@@ -7,6 +7,7 @@
 //!   ids time                     what travels
 //!   job op                       what is asked, and what can happen to it
 //!   packed                       a job as it is kept while it waits
+//!   live                         a ticket that has not ended, in little room
 //!   queue                        the state machine: one function, `Queue::step`, live and in replay
 //!   table                        what is known of each ticket, by its number
 //!   sorted                       a set in order, in pages
@@ -35,6 +36,7 @@ pub mod inspect;
 pub mod job;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod journal;
+mod live;
 pub mod op;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod packed;

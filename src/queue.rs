@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::bugs::{self, Bug};
 use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
 use crate::job::{End, Fault};
+pub use crate::live::{Live, Phase};
 use crate::op::{Op, Record};
 use crate::packed::{Packed, Route};
 use crate::table::Table;
@@ -29,40 +30,6 @@ pub struct Queue {
     weight: u64,
     live_bytes: u64,
     ends: Ends,
-}
-
-/// A ticket that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Live {
-    /// What to do.
-    pub job: Packed,
-    /// Unique while the ticket lives.
-    pub key: Option<Key>,
-    /// The first due, from which the policy's deadline counts.
-    pub start: Time,
-    /// Its place among runnable tickets of one priority: the due of its Enqueue or last Requeue.
-    pub rank: Time,
-    /// Attempts that failed.
-    pub failures: u32,
-    /// What went wrong last. Apart, as most have nothing to tell.
-    pub fault: Option<Box<Fault>>,
-    /// Pending or running.
-    pub phase: Phase,
-}
-
-/// Where a live ticket stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Waiting; not to be selected before `due`.
-    Pending {
-        /// The earliest time at which it may be selected.
-        due: Time,
-    },
-    /// Taken by an attempt.
-    Running {
-        /// The attempt whose outcome counts.
-        attempt: Attempt,
-    },
 }
 
 /// The routes of live tickets, each once: tickets are many more. Those that no ticket has any more go when about as many came as were left
@@ -126,14 +93,12 @@ pub struct Ends {
     pub cancelled: u64,
 }
 
-impl Live {
-    /// About what a snapshot takes for it.
-    fn bytes(&self) -> u64 {
-        let job = &self.job;
-        let names = job.kind().as_str().len() + job.target().map_or(0, |target| target.as_str().len()) + key_bytes(self.key.as_ref());
-        let fault = self.fault.as_ref().map_or(0, |fault| fault.text().len());
-        (job.body_bytes().len() + TICKET_BYTES + names + fault) as u64
-    }
+/// About what a snapshot takes for a ticket.
+fn bytes_of(live: &Live) -> u64 {
+    let job = &live.job;
+    let names = job.kind().as_str().len() + job.target().map_or(0, |target| target.as_str().len()) + key_bytes(live.key());
+    let fault = live.fault().map_or(0, |fault| fault.text().len());
+    (job.body_bytes().len() + TICKET_BYTES + names + fault) as u64
 }
 
 impl Ends {
@@ -267,16 +232,16 @@ impl Queue {
                 self.expiring.remove(&(until, ticket, key.clone()));
             }
         }
-        let live =
-            Live { job: job.clone(), key: key.cloned(), start: due, rank: due, failures: 0, fault: None, phase: Phase::Pending { due } };
-        self.insert(ticket, live);
+        self.insert(ticket, Live::new(job.clone(), key.cloned(), due));
         Ok(Change::Enqueued(ticket))
     }
 
     fn select(&mut self, ticket: Ticket, attempt: Attempt) -> Result<Change, Misfit> {
         let live = self.tickets.get_mut(ticket).ok_or(Misfit::Unknown)?;
-        let Phase::Pending { .. } = live.phase else { return Err(Misfit::NotPending) };
-        live.phase = Phase::Running { attempt };
+        if live.is_running() {
+            return Err(Misfit::NotPending);
+        }
+        live.select(attempt);
         self.running += 1;
         Ok(Change::Selected(attempt))
     }
@@ -291,24 +256,21 @@ impl Queue {
     fn cancel(&mut self, ticket: Ticket, now: Time) -> Result<Change, Misfit> {
         let live = self.remove(ticket, now).ok_or(Misfit::Unknown)?;
         self.ends.cancelled += 1;
-        Ok(Change::Cancelled { was_running: matches!(live.phase, Phase::Running { .. }) })
+        Ok(Change::Cancelled { was_running: live.is_running() })
     }
 
     fn requeue(&mut self, ticket: Ticket, attempt: Attempt, due: Time, fault: &Fault) -> Result<Change, Misfit> {
         let live = self.run_of(ticket, attempt)?;
-        let before = live.bytes();
-        live.failures = live.failures.saturating_add(1);
-        live.fault = Some(Box::new(fault.clone()));
-        live.rank = due;
-        live.phase = Phase::Pending { due };
-        let after = live.bytes();
+        let before = bytes_of(live);
+        live.requeue(due, fault);
+        let after = bytes_of(live);
         self.live_bytes = self.live_bytes - before + after;
         self.running -= 1;
         Ok(Change::Requeued)
     }
 
     fn defer(&mut self, ticket: Ticket, attempt: Attempt, due: Time) -> Result<Change, Misfit> {
-        self.run_of(ticket, attempt)?.phase = Phase::Pending { due };
+        self.run_of(ticket, attempt)?.defer(due);
         self.running -= 1;
         Ok(Change::Deferred)
     }
@@ -316,23 +278,23 @@ impl Queue {
     /// The ticket, when `attempt` is the one that runs it.
     fn run_of(&mut self, ticket: Ticket, attempt: Attempt) -> Result<&mut Live, Misfit> {
         let live = self.tickets.get_mut(ticket).ok_or(Misfit::Unknown)?;
-        if live.phase == (Phase::Running { attempt }) { Ok(live) } else { Err(Misfit::Stale) }
+        if live.phase() == (Phase::Running { attempt }) { Ok(live) } else { Err(Misfit::Stale) }
     }
 
     fn insert(&mut self, ticket: Ticket, mut live: Live) {
         live.job.share(self.routes.shared(live.job.route()));
-        self.running += usize::from(matches!(live.phase, Phase::Running { .. }));
+        self.running += usize::from(live.is_running());
         self.weight += live.job.weight();
-        self.live_bytes += live.bytes();
+        self.live_bytes += bytes_of(&live);
         self.tickets.insert(ticket, live);
     }
 
     fn remove(&mut self, ticket: Ticket, now: Time) -> Option<Live> {
         let live = self.tickets.remove(ticket)?;
-        self.running -= usize::from(matches!(live.phase, Phase::Running { .. }));
+        self.running -= usize::from(live.is_running());
         self.weight -= live.job.weight();
-        self.live_bytes -= live.bytes();
-        if let Some(key) = &live.key {
+        self.live_bytes -= bytes_of(&live);
+        if let Some(key) = live.key() {
             let until = now + live.job.key_window();
             self.remember(until, ticket, key.clone());
         }
@@ -451,21 +413,21 @@ impl Queue {
     /// # Panics
     /// When a counter or an index disagrees with the tickets.
     pub fn check(&self) {
-        let running = self.tickets().filter(|(_, live)| matches!(live.phase, Phase::Running { .. })).count();
+        let running = self.tickets().filter(|(_, live)| live.is_running()).count();
         assert_eq!(self.running, running, "running tickets");
         assert_eq!(self.weight, self.tickets().map(|(_, live)| live.job.weight()).sum::<u64>(), "weight");
-        let tickets: u64 = self.tickets().map(|(_, live)| live.bytes()).sum();
+        let tickets: u64 = self.tickets().map(|(_, live)| bytes_of(live)).sum();
         let keys: u64 = self.expiring.iter().map(|(.., key)| ended_bytes(key)).sum();
         assert_eq!(self.live_bytes, tickets + keys, "live bytes");
         assert_eq!(self.issued.0, self.ends.total() + self.tickets.len() as u64, "every ticket lives or ended");
         assert!(self.tickets.last().is_none_or(|ticket| ticket <= self.issued), "issued");
         for (ticket, live) in self.tickets() {
-            if let Some(key) = &live.key {
+            if let Some(key) = live.key() {
                 assert_eq!(self.keys.get(key), Some(&Holder { ticket, until: None }), "key of {ticket}");
             }
         }
         let held = self.keys.values().filter(|holder| holder.until.is_none()).count();
-        assert_eq!(held, self.tickets().filter(|(_, live)| live.key.is_some()).count(), "live keys");
+        assert_eq!(held, self.tickets().filter(|(_, live)| live.key().is_some()).count(), "live keys");
         for (until, ticket, key) in &self.expiring {
             assert_eq!(self.keys.get(key), Some(&Holder { ticket: *ticket, until: Some(*until) }), "ended key of {ticket}");
         }
@@ -518,7 +480,7 @@ impl Queue {
         if ticket <= newest || ticket > self.issued || !self.expiring.is_empty() {
             return Err("a ticket that was issued, behind the one before and before the ended keys");
         }
-        if let Some(key) = &live.key
+        if let Some(key) = live.key()
             && self.keys.insert(key.clone(), Holder { ticket, until: None }).is_some()
         {
             return Err("a key that no other ticket holds");

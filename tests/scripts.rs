@@ -185,16 +185,16 @@ fn show(queue: &Queue) -> String {
     let mut text = String::new();
     let mut line = |line: &dyn Display| writeln!(text, "  {line}").expect("a string takes all");
     for (ticket, live) in queue.tickets() {
-        let phase = match live.phase {
+        let phase = match live.phase() {
             Phase::Pending { due } => format!("pending, due {}", due.0),
             Phase::Running { attempt } => format!("running, attempt {attempt}"),
         };
         let job = live.job.unpack();
         let target = job.target.as_ref().map(|target| format!(" to {target}")).unwrap_or_default();
-        let key = live.key.as_ref().map(|key| format!(", key {}", key.as_str())).unwrap_or_default();
-        let fault = live.fault.as_ref().map(|fault| format!(", last fault: {}", fault.text())).unwrap_or_default();
-        let place = format!("priority {}, rank {}, start {}", job.priority, live.rank.0, live.start.0);
-        line(&format_args!("ticket {ticket}: {}{target}, {phase}, {place}, failures {}{key}{fault}", job.kind, live.failures));
+        let key = live.key().map(|key| format!(", key {}", key.as_str())).unwrap_or_default();
+        let fault = live.fault().map(|fault| format!(", last fault: {}", fault.text())).unwrap_or_default();
+        let place = format!("priority {}, rank {}, start {}", job.priority, live.rank().0, live.start().0);
+        line(&format_args!("ticket {ticket}: {}{target}, {phase}, {place}, failures {}{key}{fault}", job.kind, live.failures()));
     }
     let ends = queue.ends();
     let ended = End::ALL.map(|end| (ends.of(end), end.as_str())).into_iter().chain([(ends.cancelled, "cancelled")]);

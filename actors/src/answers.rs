@@ -135,7 +135,7 @@ pub struct JobInfo {
 
 impl JobInfo {
     pub(crate) fn of(ticket: Ticket, live: &Live, hold: Option<Hold>) -> Self {
-        let state = match (live.phase, hold) {
+        let state = match (live.phase(), hold) {
             (Phase::Running { .. }, _) => JobState::Running,
             (Phase::Pending { .. }, Some(why)) => JobState::Held { why: why.as_str() },
             (Phase::Pending { due }, None) => JobState::Pending { due: due.into() },
@@ -145,8 +145,8 @@ impl JobInfo {
             kind: live.job.kind().clone(),
             target: live.job.target().cloned(),
             priority: live.job.priority(),
-            failures: live.failures,
-            last_fault: live.fault.as_deref().cloned(),
+            failures: live.failures(),
+            last_fault: live.fault().cloned(),
             state,
         }
     }

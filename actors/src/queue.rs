@@ -179,7 +179,7 @@ impl QueueActor {
             if !self.schedule.knows_kind(live.job.kind()) {
                 *unknown.entry(live.job.kind().clone()).or_default() += 1;
             }
-            match live.phase {
+            match live.phase() {
                 Phase::Pending { due } => {
                     self.schedule.insert(entry(ticket, live, wake_at(live, due, self.skews.of_due(ticket))));
                 }
@@ -486,18 +486,18 @@ impl Handler<Beat> for QueueActor {
 /// A pending ticket, as the schedule knows it.
 fn pending<'a>(queue: &'a Queue, skews: &Skews, ticket: Ticket) -> Option<Entry<'a>> {
     let live = queue.get(ticket)?;
-    let Phase::Pending { due } = live.phase else { return None };
+    let Phase::Pending { due } = live.phase() else { return None };
     Some(entry(ticket, live, wake_at(live, due, skews.of_due(ticket))))
 }
 
-const fn entry(ticket: Ticket, live: &Live, wake: Wake) -> Entry<'_> {
-    Entry { ticket, route: live.job.route(), priority: live.job.priority(), rank: live.rank, wake }
+fn entry(ticket: Ticket, live: &Live, wake: Wake) -> Entry<'_> {
+    Entry { ticket, route: live.job.route(), priority: live.job.priority(), rank: live.rank(), wake }
 }
 
 /// How a ticket waits for its due, which was set when the wall clock had been moved by `skew`: no jump of it moves any due but the one
 /// that was asked for as an instant. That is the start of its ticket: any other due is one that it was put back to.
 fn wake_at(live: &Live, due: Time, skew: i64) -> Wake {
-    let is_absolute = live.job.due_is_absolute() && due == live.start;
+    let is_absolute = live.job.due_is_absolute() && due == live.start();
     if is_absolute { Wake::Wall(due) } else { Wake::Steady(due.shifted(skew.saturating_neg())) }
 }
 

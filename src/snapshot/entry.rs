@@ -24,18 +24,18 @@ pub(super) fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
 }
 
 pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Ticket, live: &Live) {
-    let (tag, phase) = match live.phase {
+    let (tag, phase) = match live.phase() {
         Phase::Pending { due } => (PENDING, due.0),
         Phase::Running { attempt } => (RUNNING, attempt.0.0),
     };
     let fields = TicketFields {
         ticket,
-        start: live.start,
-        rank: live.rank,
+        start: live.start(),
+        rank: live.rank(),
         phase,
-        failures: live.failures,
-        fault: live.fault.as_ref().map(|fault| (fault.cause().tag(), fault.text())),
-        key: live.key.as_ref().map(Key::as_str),
+        failures: live.failures(),
+        fault: live.fault().map(|fault| (fault.cause().tag(), fault.text())),
+        key: live.key().map(Key::as_str),
         head: live.job.head(),
     };
     measured(out, |out| {
@@ -81,17 +81,12 @@ fn take_ticket(bytes: &[u8], phase: impl FnOnce(u64) -> Phase) -> Result<Entry, 
     if !body.is_empty() {
         return Err(Malformed::Fields);
     }
-    let fault = fields.fault.map(|(cause, text)| record::fault_of(cause, text.to_owned()).map(Box::new)).transpose()?;
-    let live = Live {
-        job,
-        key: fields.key.map(Key::new),
-        start: fields.start,
-        rank: fields.rank,
-        failures: fields.failures,
-        fault,
-        phase: phase(fields.phase),
-    };
-    Ok(Entry::Ticket(fields.ticket, live))
+    let fault = fields.fault.map(|(cause, text)| record::fault_of(cause, text.to_owned())).transpose()?;
+    let live = Live::restored(job, fields.start, phase(fields.phase), |history| {
+        (history.rank, history.failures) = (fields.rank, fields.failures);
+        (history.fault, history.key) = (fault, fields.key.map(Key::new));
+    });
+    Ok(Entry::Ticket(fields.ticket, live.ok_or(Malformed::Fields)?))
 }
 
 fn take_whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Malformed> {

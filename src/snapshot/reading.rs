@@ -48,7 +48,7 @@ impl Loading {
                 *queue = Some(Queue::of_facts(facts));
                 Ok(())
             }
-            (Entry::Ticket(_, live), Some(_)) if matches!(live.phase, Phase::Running { attempt } if attempt.0 > seq) => {
+            (Entry::Ticket(_, live), Some(_)) if matches!(live.phase(), Phase::Running { attempt } if attempt.0 > seq) => {
                 Err("an attempt that had begun by then")
             }
             (Entry::Ticket(ticket, live), Some(queue)) => queue.take_in(ticket, live),

@@ -197,14 +197,14 @@ fn d37_what_is_in_the_snapshot_and_in_the_journal_counts_once() {
         life.busy(20);
         life.compact();
         life.busy(20);
-        let failures: u32 = life.queue.tickets().map(|(_, live)| live.failures).sum();
+        let failures: u32 = life.queue.tickets().map(|(_, live)| live.failures()).sum();
         assert!(failures > 5);
         let mut compaction = life.compaction();
         run_to(&mut compaction, phase);
         drop(compaction);
         disk.crash();
         let store = open(&short(image(&disk))).expect("it opens");
-        assert_eq!(store.queue.tickets().map(|(_, live)| live.failures).sum::<u32>(), failures, "{phase:?}");
+        assert_eq!(store.queue.tickets().map(|(_, live)| live.failures()).sum::<u32>(), failures, "{phase:?}");
         assert_eq!(store.queue, life.queue, "{phase:?}");
     }
 }

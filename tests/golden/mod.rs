@@ -153,15 +153,17 @@ fn state(queue: &Queue) -> String {
     line(format!("last {} of epoch {}, {:?}", queue.last(), queue.epoch(), queue.ends()));
     line(format!("{} pending, {} running, {} keys, weight {}", queue.pending(), queue.running(), queue.keys(), queue.weight()));
     for (ticket, live) in queue.tickets() {
-        let phase = match live.phase {
+        let phase = match live.phase() {
             Phase::Pending { due } => format!("pending until {}", due.0),
             Phase::Running { attempt } => format!("running by {attempt}"),
         };
-        let fault = live.fault.as_ref().map(|fault| (fault.cause(), fault.text().to_owned()));
-        let key = live.key.as_ref().map(|key| key.as_str().to_owned());
+        let fault = live.fault().map(|fault| (fault.cause(), fault.text().to_owned()));
+        let key = live.key().map(|key| key.as_str().to_owned());
         line(format!(
             "ticket {ticket} {phase}, start {}, rank {}, {} failures, {fault:?}, {key:?}",
-            live.start.0, live.rank.0, live.failures
+            live.start().0,
+            live.rank().0,
+            live.failures()
         ));
         let job = live.job.unpack();
         let fields: BTreeMap<&str, String> = BTreeMap::from([

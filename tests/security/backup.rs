@@ -107,12 +107,11 @@ fn s17_a_snapshot_and_the_segments_behind_it_restore_all_of_it() {
 
 /// Attempts of before count for nothing: neither by their number nor by the epoch of a batch.
 fn goes_on_under_its_own_epoch(rig: &Rig, before: &Queue) {
-    let running: Vec<_> =
-        before.tickets().filter(|(_, live)| matches!(live.phase, Phase::Running { .. })).map(|(ticket, _)| ticket).collect();
+    let running: Vec<_> = before.tickets().filter(|(_, live)| live.is_running()).map(|(ticket, _)| ticket).collect();
     let mut life = Life::begin(rig);
     assert!(life.queue.epoch() > before.epoch(), "a new writer leads");
     let (ticket, epoch) = (running[0], life.queue.epoch());
-    let Some(Phase::Running { attempt }) = life.queue.get(ticket).map(|live| live.phase) else { panic!("it runs") };
+    let Some(Phase::Running { attempt }) = life.queue.get(ticket).map(|live| live.phase()) else { panic!("it runs") };
     life.op(Op::Defer { ticket, attempt, due: journeyman_core::Time(1) });
     let renewed = life.select(ticket);
     for old in [attempt, Attempt(Seq(renewed.0.0 - 1)), Attempt(Seq(renewed.0.0 + 1))] {

@@ -205,7 +205,7 @@ impl Life {
     }
 
     pub(crate) fn complete_all(&mut self) {
-        let live: Vec<_> = self.queue.tickets().map(|(ticket, live)| (ticket, live.phase)).collect();
+        let live: Vec<_> = self.queue.tickets().map(|(ticket, live)| (ticket, live.phase())).collect();
         for (ticket, phase) in live {
             match phase {
                 Standing::Pending { .. } => self.complete(ticket),

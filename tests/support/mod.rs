@@ -185,7 +185,7 @@ impl Pick {
 
 impl Aim {
     fn of(self, queue: &Queue, ticket: Ticket) -> Attempt {
-        match (self, queue.get(ticket).map(|live| live.phase)) {
+        match (self, queue.get(ticket).map(|live| live.phase())) {
             (Self::True, Some(Phase::Running { attempt })) => attempt,
             (Self::True, _) => Attempt(queue.last()),
             (Self::At(seq), _) => Attempt(Seq(seq.into())),

@@ -268,7 +268,7 @@ impl Program {
 
     /// What happens to those that are there: each takes a step, and no more than a handful stay.
     fn moves(&self, now: Time) -> Vec<Op> {
-        let live: Vec<(Ticket, Phase)> = self.head.tickets().map(|(ticket, live)| (ticket, live.phase)).collect();
+        let live: Vec<(Ticket, Phase)> = self.head.tickets().map(|(ticket, live)| (ticket, live.phase())).collect();
         let too_many = live.len().saturating_sub(4);
         let mut moves = Vec::new();
         for (at, (ticket, phase)) in live.into_iter().enumerate() {

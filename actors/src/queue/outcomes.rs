@@ -26,13 +26,13 @@ impl QueueActor {
         // Told before it came, it is none: the attempt runs on, and is told of again.
         let Some(ended) = self.ledger.ended(ticket, attempt) else { return };
         self.runs_no_more(ticket, attempt);
-        let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase == Phase::Running { attempt }) else {
+        let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase() == Phase::Running { attempt }) else {
             // Its ticket was cancelled, or selected again: the outcome is history, once that is on disk.
             let ledger = self.ledger.clone();
             return self.answer(move || ledger.forget(ticket, attempt));
         };
         let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
-        let (route, earlier) = (live.job.route().clone(), live.fault.as_deref().cloned());
+        let (route, earlier) = (live.job.route().clone(), live.fault().cloned());
         let (plan, fault) = self.plan(now, ticket, live, &ended);
         self.interrupted += u64::from(cut_short);
         match plan {
@@ -66,9 +66,9 @@ impl QueueActor {
     /// What becomes of the ticket, in the ticket's own time, and what went wrong in this attempt.
     fn plan(&self, now: Now, ticket: Ticket, live: &Live, ended: &Ended) -> (Plan, Option<Fault>) {
         let policy = self.policy(live);
-        let budget = policy.budget(live.failures, live.start);
+        let budget = policy.budget(live.failures(), live.start());
         let mine = self.time_of(now, ticket, live);
-        let plan = |outcome| policy.plan(outcome, live.failures, budget.charged(), mine, self.clock.random());
+        let plan = |outcome| policy.plan(outcome, live.failures(), budget.charged(), mine, self.clock.random());
         match ended {
             Ended::Ran { outcome, fault } => (plan(*outcome), fault.clone()),
             Ended::Denied(end) => (Plan::Complete(*end), None),

@@ -158,7 +158,7 @@ impl Handler<Waiting> for QueueActor {
     type Result = actix::MessageResult<Waiting>;
 
     fn handle(&mut self, _: Waiting, _: &mut Context<Self>) -> Self::Result {
-        let waits = |live: &&Live| matches!(live.phase, journeyman_core::queue::Phase::Pending { .. });
+        let waits = |live: &&Live| !live.is_running();
         actix::MessageResult(self.writer.queue().tickets().map(|(_, live)| live).filter(waits).map(|live| live.job.clone()).collect())
     }
 }

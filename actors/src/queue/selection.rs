@@ -79,7 +79,7 @@ impl QueueActor {
 
     /// The Select is durable: the attempt sets out. Unless its ticket was cancelled meanwhile: then it never began.
     pub(super) fn start(&mut self, now: Now, ticket: Ticket, attempt: Attempt, unit: Units) {
-        let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase == Phase::Running { attempt }) else {
+        let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase() == Phase::Running { attempt }) else {
             self.runs_no_more(ticket, attempt);
             return self.take_units(Some(unit));
         };
@@ -88,10 +88,10 @@ impl QueueActor {
             return drop(unit);
         }
         let policy = self.policy(live);
-        let (number, timeout) = (live.failures.saturating_add(1), policy.attempt_timeout());
+        let (number, timeout) = (live.failures().saturating_add(1), policy.attempt_timeout());
         let selected = Selected {
             flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone()),
-            budget: policy.budget(live.failures, live.start),
+            budget: policy.budget(live.failures(), live.start()),
             now: self.time_of(now, ticket, live),
         };
         match live.job.target().cloned() {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use journeyman_core::disk::Disk;
-use journeyman_core::queue::{Ends, Phase};
+use journeyman_core::queue::Ends;
 use journeyman_core::snapshot::SnapshotStore;
 use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{JobId, Ticket};
@@ -39,8 +39,8 @@ impl Found {
         store.queue.check();
         let standing = |live: &journeyman_core::queue::Live| Standing {
             hash: load::hash(live.job.payload()),
-            is_running: matches!(live.phase, Phase::Running { .. }),
-            failures: live.failures,
+            is_running: live.is_running(),
+            failures: live.failures(),
         };
         Ok(Self {
             live: store.queue.tickets().map(|(ticket, live)| (JobId::of(ticket), standing(live))).collect(),

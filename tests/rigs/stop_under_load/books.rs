@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use journeyman_core::JobId;
 use journeyman_core::disk::{Disk, FileDisk};
-use journeyman_core::queue::Phase;
 use journeyman_core::store::Store;
 
 use crate::clients::Acknowledged;
@@ -106,8 +105,8 @@ impl Books {
         let mut waiting = HashSet::new();
         for (ticket, live) in store.queue.tickets() {
             let id = JobId::of(ticket);
-            self.tally.left_running += u64::from(matches!(live.phase, Phase::Running { .. }));
-            self.tally.waiting_with_a_failure += u64::from(live.failures > 0);
+            self.tally.left_running += u64::from(live.is_running());
+            self.tally.waiting_with_a_failure += u64::from(live.failures() > 0);
             self.tally.done_and_waiting += u64::from(self.ids.contains(&id));
             waiting.insert(id);
         }
