@@ -317,8 +317,9 @@ fn whole(path: &Path) -> io::Result<Vec<u8>> {
 
 fn part(path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut file = open_regular(path)?;
+    let there = usize::try_from(file.metadata()?.len().saturating_sub(offset)).unwrap_or(usize::MAX);
     file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(length.min(there));
     file.take(length as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

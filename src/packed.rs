@@ -161,7 +161,7 @@ impl Packed {
     /// The job of a head and of the body that begins at `bytes`; takes that off their front.
     /// None when there is no body. Shares `route` when it is the same.
     pub(crate) fn take(head: &Head<'_>, route: Option<&Arc<Route>>, bytes: &mut &[u8]) -> Option<Self> {
-        let (fields, rest): (Body<'_>, _) = postcard::take_from_bytes(bytes).ok()?;
+        let (fields, rest) = Body::take(bytes).ok()?;
         let (read, _) = bytes.split_at_checked(bytes.len() - rest.len())?;
         *bytes = rest;
         let meta: usize = fields.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -223,7 +223,14 @@ struct Body<'a> {
     payload: &'a [u8],
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    fn take(bytes: &'a [u8]) -> postcard::Result<(Self, &'a [u8])> {
+        // Most have a payload only: nothing else is looked for there.
+        let Some(behind) = bytes.strip_prefix(&[0, 0]) else { return postcard::take_from_bytes(bytes) };
+        let (payload, rest): (&serde_bytes::Bytes, _) = postcard::take_from_bytes(behind)?;
+        Ok((Self { payload, ..Self::default() }, rest))
+    }
+
     /// Whether these bytes, from which it was read, are the shortest for a body that has a payload only.
     fn is_short_in(&self, read: &[u8]) -> bool {
         let digits = self.payload.len().max(1).ilog2() as usize / 7 + 1;

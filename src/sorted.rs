@@ -34,6 +34,15 @@ impl<T: Copy + Ord> Sorted<T> {
 
     /// Answers whether it is new.
     pub(crate) fn insert(&mut self, item: T) -> bool {
+        // Most come in order: that page needs no search.
+        if let Some(mut last) = self.pages.last_entry()
+            && last.get().back().is_some_and(|greatest| *greatest < item)
+            && last.get().len() < ITEMS
+        {
+            last.get_mut().push_back(item);
+            self.len += 1;
+            return true;
+        }
         let Some(page) = self.page_for(item) else {
             self.pages.insert(item, VecDeque::from([item]));
             self.len += 1;

@@ -48,7 +48,13 @@ impl<T> Table<T> {
     /// Answers what stood there before.
     pub(crate) fn insert(&mut self, ticket: Ticket, item: T) -> Option<T> {
         let (page, digit) = split(ticket);
-        let page = self.pages.entry(page).or_insert_with(|| Page { taken: 0, items: Vec::new() });
+        // Most come in order: that page needs no search.
+        let page = match self.pages.last_entry() {
+            Some(last) if *last.key() == page => last.into_mut(),
+            Some(last) if *last.key() > page => self.pages.entry(page).or_insert_with(|| Page { taken: 0, items: Vec::new() }),
+            // The others of its page are soon to come.
+            _ => self.pages.entry(page).or_insert_with(|| Page { taken: 0, items: Vec::with_capacity(DIGITS as usize) }),
+        };
         if let Some(before) = page.at(digit).and_then(|at| page.items.get_mut(at)) {
             return Some(std::mem::replace(before, item));
         }

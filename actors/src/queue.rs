@@ -175,13 +175,21 @@ impl QueueActor {
     fn take_over(&mut self) {
         let mut unknown: HashMap<Kind, usize> = HashMap::new();
         self.skews.keep(|ticket| self.writer.queue().get(ticket).is_some());
+        let skew_of_due = self.skews.of_dues();
+        // The next ticket is mostly of the same route.
+        let mut last = None;
         for (ticket, live) in self.writer.queue().tickets() {
-            if !self.schedule.knows_kind(live.job.kind()) {
+            let is_known = match last {
+                Some((route, is_known)) if Arc::ptr_eq(route, live.job.route()) => is_known,
+                _ => self.schedule.knows_kind(live.job.kind()),
+            };
+            last = Some((live.job.route(), is_known));
+            if !is_known {
                 *unknown.entry(live.job.kind().clone()).or_default() += 1;
             }
             match live.phase() {
                 Phase::Pending { due } => {
-                    self.schedule.insert(entry(ticket, live, wake_at(live, due, self.skews.of_due(ticket))));
+                    self.schedule.insert(entry(ticket, live, wake_at(live, due, skew_of_due(ticket))));
                 }
                 Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target().cloned()))),
             }

@@ -103,8 +103,8 @@ pub(super) fn encode(salt: Salt, content: &Content, previous: u32) -> (Vec<u8>, 
     (bytes, checksum)
 }
 
-/// Reads what stands at `at`. Believes no length before its header has verified.
-pub(super) fn read(salt: Salt, bytes: &[u8], at: usize) -> Read {
+/// Reads what stands at `at`. Believes no length before its header has verified. What `room` there is holds the records of a batch.
+pub(super) fn read(salt: Salt, bytes: &[u8], at: usize, room: &mut Vec<u8>) -> Read {
     let rest = bytes.get(at..).unwrap_or_default();
     let Some((header, behind)) = rest.split_first_chunk::<HEADER>() else {
         return if all_zeros(rest) { Read::Zeros } else { Read::Bad("a whole frame header") };
@@ -125,13 +125,17 @@ pub(super) fn read(salt: Salt, bytes: &[u8], at: usize) -> Read {
     }
     let content = match word(4) {
         SEAL => Content::Seal,
-        BATCH if word(12) > 0 && number(24) > 0 && number(40) == number(24) - 1 => Content::Batch(Batch {
-            epoch: Epoch(number(16)),
-            first: Seq(number(24)),
-            count: word(12),
-            time: Time(number(32)),
-            body: body.to_vec(),
-        }),
+        BATCH if word(12) > 0 && number(24) > 0 && number(40) == number(24) - 1 => {
+            room.clear();
+            room.extend_from_slice(body);
+            Content::Batch(Batch {
+                epoch: Epoch(number(16)),
+                first: Seq(number(24)),
+                count: word(12),
+                time: Time(number(32)),
+                body: std::mem::take(room),
+            })
+        }
         BATCH => return Read::Bad("a frame that holds records"),
         _ => return Read::Bad("a frame of a known kind"),
     };
@@ -149,7 +153,7 @@ pub(super) fn length(salt: Salt, bytes: &[u8], at: usize) -> Option<usize> {
 /// Whether a whole frame that was written after record `last` begins anywhere at or behind `from`: a seal, or a batch behind
 /// the one that comes next. An earlier frame found there is no witness: a torn payload may hold a copy of one.
 pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> bool {
-    marks(bytes, from).any(|at| match read(salt, bytes, at) {
+    marks(bytes, from).any(|at| match read(salt, bytes, at, &mut Vec::new()) {
         Read::Whole(Frame { content: Content::Batch(batch), .. }) => batch.first > last.next(),
         Read::Whole(Frame { content: Content::Seal, .. }) => true,
         Read::Zeros | Read::Bad(_) => false,
@@ -159,7 +163,7 @@ pub(super) fn is_later_frame_behind(salt: Salt, bytes: &[u8], from: usize, last:
 /// The first whole batch behind record `last` that begins anywhere at or behind `from`: where it begins, its first record, and the
 /// checksum that it names.
 pub(super) fn batch_behind(salt: Salt, bytes: &[u8], from: usize, last: Seq) -> Option<(usize, Seq, u32)> {
-    marks(bytes, from).find_map(|at| match read(salt, bytes, at) {
+    marks(bytes, from).find_map(|at| match read(salt, bytes, at, &mut Vec::new()) {
         Read::Whole(Frame { content: Content::Batch(batch), previous, .. }) if batch.first > last => Some((at, batch.first, previous)),
         _ => None,
     })

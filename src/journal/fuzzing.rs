@@ -20,7 +20,7 @@ pub struct Whole {
 /// The whole frame at this offset, if there is one.
 #[must_use]
 pub fn read(salt: Salt, bytes: &[u8], at: usize) -> Option<Whole> {
-    let Read::Whole(frame) = frame::read(salt, bytes, at) else { return None };
+    let Read::Whole(frame) = frame::read(salt, bytes, at, &mut Vec::new()) else { return None };
     let batch = match frame.content {
         Content::Batch(batch) => Some(batch),
         Content::Seal => None,

@@ -131,6 +131,8 @@ pub(super) struct Walk {
     pub torn: Option<Torn>,
     /// Bytes of what was read, without the zeros behind the last frames.
     pub bytes: u64,
+    /// Room for the records of the next batch: that of one that is done with.
+    spare: Vec<u8>,
 }
 
 /// One segment while its frames are read.
@@ -208,7 +210,7 @@ impl Inside {
 impl Walk {
     pub(super) fn from(boundary: &Boundary, next: u64, torn: Option<Torn>) -> Self {
         let Boundary { last, epoch, .. } = *boundary;
-        Self { tail: Tail { last, epoch, proved: boundary.proved(), unproved: None, next }, torn, bytes: 0 }
+        Self { tail: Tail { last, epoch, proved: boundary.proved(), unproved: None, next }, torn, bytes: 0, spare: Vec::new() }
     }
 
     /// Begins with a segment, of which these are the first bytes: all of it, or to be followed by what it [wants](Inside::wants).
@@ -242,13 +244,13 @@ impl Walk {
                 return if agrees { Ok(None) } else { Err(end()) };
             }
             let last = inside.successor.is_none();
-            match frame::read(inside.file.header.salt, &inside.bytes, inside.at - inside.base) {
+            match frame::read(inside.file.header.salt, &inside.bytes, inside.at - inside.base, &mut self.spare) {
                 Read::Whole(frame) if frame.previous != inside.checksum => {
                     return Err(inside.damaged("a frame that follows the one before it"));
                 }
                 Read::Whole(frame) => {
                     // This frame proves all before it.
-                    self.tail.unproved = None;
+                    self.spare = self.tail.unproved.take().map_or_else(Vec::new, |batch| batch.body);
                     self.tail.proved = Some(inside.here());
                     inside.batch_at = inside.at;
                     inside.checksum = frame.checksum;
