@@ -32,21 +32,47 @@ pub struct Route {
     pub target: Option<Target>,
 }
 
+impl Route {
+    /// That of jobs which call nothing.
+    #[must_use]
+    pub fn without_target(kind: Kind) -> Arc<Self> {
+        Arc::new(Self { kind, target: None })
+    }
+}
+
+/// What a job is beside its route: as in [`Job`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Fields {
+    /// See [`Job::version`].
+    pub version: u16,
+    /// See [`Job::codec`].
+    pub codec: Codec,
+    /// See [`Job::priority`].
+    pub priority: u8,
+    /// See [`Job::options`].
+    pub options: Options,
+    /// See [`Job::meta`].
+    pub meta: Vec<(String, String)>,
+    /// See [`Job::payload`].
+    pub payload: Vec<u8>,
+}
+
 impl Packed {
     /// What is kept of `job`.
     #[must_use]
-    pub fn of(job: &Job) -> Self {
-        Self::along(Arc::new(Route { kind: job.kind.clone(), target: job.target.clone() }), job)
+    pub fn of(job: Job) -> Self {
+        let Job { kind, version, codec, target, priority, options, meta, payload } = job;
+        Self::along(Arc::new(Route { kind, target }), &Fields { version, codec, priority, options, meta, payload })
     }
 
-    /// The same, for who has the job's kind and target at hand in one piece.
+    /// What is kept of a job that goes this way.
     #[must_use]
-    pub fn along(route: Arc<Route>, job: &Job) -> Self {
-        debug_assert!(route.kind == job.kind && route.target == job.target, "the route of another job");
-        let meta = job.meta.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let body = Body { options: job.options.0.clone(), meta, payload: &job.payload }.in_one_piece();
-        let weight = u32::try_from(job.weight()).unwrap_or(u32::MAX);
-        Self { route, body, weight, version: job.version, codec: job.codec, priority: job.priority }
+    pub fn along(route: Arc<Route>, fields: &Fields) -> Self {
+        let Fields { version, codec, priority, options, meta, payload } = fields;
+        let meta: Vec<_> = meta.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let weight = weight(&meta, payload);
+        let body = Body { options: options.0.clone(), meta, payload }.in_one_piece();
+        Self { route, body, weight, version: *version, codec: *codec, priority: *priority }
     }
 
     /// The job as it was given.
@@ -164,8 +190,7 @@ impl Packed {
         let (fields, rest) = Body::take(bytes).ok()?;
         let (read, _) = bytes.split_at_checked(bytes.len() - rest.len())?;
         *bytes = rest;
-        let meta: usize = fields.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let weight = u32::try_from(fields.payload.len() + meta).unwrap_or(u32::MAX);
+        let weight = weight(&fields.meta, fields.payload);
         let route = route.filter(|route| head.goes_along(route)).cloned();
         let route = route.unwrap_or_else(|| Arc::new(Route { kind: head.kind.into(), target: head.target.map(Into::into) }));
         // One job has one spelling, whoever wrote its numbers.
@@ -189,8 +214,14 @@ impl fmt::Debug for Packed {
 
 impl From<Job> for Packed {
     fn from(job: Job) -> Self {
-        Self::of(&job)
+        Self::of(job)
     }
+}
+
+/// See [`Job::weight`].
+fn weight(meta: &[(&str, &str)], payload: &[u8]) -> u32 {
+    let meta: usize = meta.iter().map(|(name, value)| name.len() + value.len()).sum();
+    u32::try_from(payload.len() + meta).unwrap_or(u32::MAX)
 }
 
 fn owned(meta: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -276,7 +307,7 @@ mod tests {
             for payload in [payload.clone(), [payload, vec![7; more as usize % 1024]].concat()] {
                 for (options, meta) in [(options.clone(), meta.clone()), (options.clone(), vec![]), (vec![], meta.clone()), (vec![], vec![])] {
                     let job = job(options, meta, payload.clone());
-                    let packed = Packed::of(&job);
+                    let packed = Packed::of(job.clone());
                     assert!(packed.unpack() == job);
                     assert_eq!((packed.options(), packed.meta(), packed.payload()), (job.options.clone(), job.meta.clone(), &job.payload[..]));
                     assert_eq!(packed.weight(), job.weight());
@@ -289,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_job_has_one_spelling() {
-        let packed = Packed::of(&job(vec![], vec![], vec![1, 2]));
+        let packed = Packed::of(job(vec![], vec![], vec![1, 2]));
         assert_eq!(packed.body_bytes(), [0, 0, 2, 1, 2]);
         // Numbers with zeros behind their last digit.
         for odd in [&[0, 0, 0x82, 0, 1, 2][..], &[0x80, 0, 0, 2, 1, 2], &[0, 0x80, 0, 2, 1, 2]] {
@@ -299,7 +330,7 @@ mod tests {
 
     #[test]
     fn another_route_is_not_shared() {
-        let packed = Packed::of(&job(vec![], vec![], vec![]));
+        let packed = Packed::of(job(vec![], vec![], vec![]));
         let other = Arc::new(Route { kind: Kind::new("k"), target: None });
         assert_eq!(taken(&packed, packed.body_bytes(), Some(&other)), Some(packed));
     }

@@ -68,8 +68,10 @@ impl Routes {
                 self.all.retain(|route| Arc::strong_count(route) > 1);
                 self.swept = self.all.len();
             }
-            self.all.insert(route.clone());
-            route.clone()
+            // One of its own: two threads that count who has the same one would be in each other's way.
+            let own = Arc::new(Route::clone(route));
+            self.all.insert(own.clone());
+            own
         });
         self.last = Some(shared.clone());
         shared

@@ -2,8 +2,10 @@
 //! runner takes it is judged when it gets there.
 
 use std::fmt;
+use std::sync::Arc;
 
-use journeyman_core::{Key, Kind, Options, Packed, Span};
+use journeyman_core::packed::Fields;
+use journeyman_core::{Key, Options, Packed, Route, Span};
 
 use crate::config::{Limits, RECORD_OVERHEAD};
 use crate::error::EnqueueError;
@@ -23,7 +25,7 @@ macro_rules! options {
         pub fn at(self, instant: std::time::SystemTime) -> Self {
             self.with(|draft| {
                 draft.due = crate::messages::Due::At(instant.into());
-                draft.job.options.set(journeyman_core::Options::DUE_IS_ABSOLUTE, 1);
+                draft.fields.options.set(journeyman_core::Options::DUE_IS_ABSOLUTE, 1);
             })
         }
 
@@ -36,22 +38,22 @@ macro_rules! options {
         /// How long the key stays taken after the job's end; 24 hours unless set.
         pub fn key_window(self, window: std::time::Duration) -> Self {
             let window = journeyman_core::Span::from(window).0;
-            self.with(|draft| draft.job.options.set(journeyman_core::Options::KEY_WINDOW, window))
+            self.with(|draft| draft.fields.options.set(journeyman_core::Options::KEY_WINDOW, window))
         }
 
         /// Least first; 100 unless set. Among equals, the one that has been due longest.
         pub fn priority(self, priority: u8) -> Self {
-            self.with(|draft| draft.job.priority = priority)
+            self.with(|draft| draft.fields.priority = priority)
         }
 
         /// Overrides the policies of the registration and of the kind, for this job.
         pub fn policy(self, policy: journeyman_core::Policy) -> Self {
-            self.with(|draft| policy.store(&mut draft.job.options))
+            self.with(|draft| policy.store(&mut draft.fields.options))
         }
 
         /// Stores a pair beside the job, for `Cx::meta` to read: trace context, a tenant. All pairs together take at most 4 KiB.
         pub fn meta(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-            self.with(|draft| draft.job.meta.push((name.into(), value.into())))
+            self.with(|draft| draft.fields.meta.push((name.into(), value.into())))
         }
 
         fn with(mut self, change: impl FnOnce(&mut crate::draft::Draft)) -> Self {
@@ -66,57 +68,59 @@ pub(crate) use options;
 
 /// A job that no runner has judged yet.
 pub(crate) struct Draft {
-    pub job: journeyman_core::Job,
+    pub route: Arc<Route>,
+    pub fields: Fields,
     pub key: Option<Key>,
     pub due: Due,
 }
 
 impl Draft {
-    /// Writes the fields down, and checks that they would come back.
-    pub(crate) fn of<J: Job>(kind: Kind, job: &J) -> Result<Self, EnqueueError> {
-        let payload = J::CODEC.encode(job).map_err(|why| EnqueueError::NotEncodable { kind: kind.clone(), why })?;
-        let job = journeyman_core::Job {
-            kind,
+    /// Writes the fields down, and checks that they would come back. Goes along `route`, which is that of a kind, and from there to
+    /// the job's target.
+    pub(crate) fn of<J: Job>(route: Arc<Route>, job: &J) -> Result<Self, EnqueueError> {
+        let payload = J::CODEC.encode(job).map_err(|why| EnqueueError::NotEncodable { kind: route.kind.clone(), why })?;
+        let route = match job.target() {
+            None => route,
+            target => Arc::new(Route { kind: route.kind.clone(), target }),
+        };
+        let fields = Fields {
             version: J::VERSION,
             codec: J::CODEC.tag,
-            target: job.target(),
             priority: journeyman_core::Job::DEFAULT_PRIORITY,
             options: Options::default(),
             meta: Vec::new(),
             payload,
         };
-        Ok(Self { job, key: None, due: Due::After(Span(0)) })
+        Ok(Self { route, fields, key: None, due: Due::After(Span(0)) })
     }
 
-    /// Refuses what is of no known kind, where kinds are known, or over a limit, before it gets near the journal.
-    pub(crate) fn check(self, kinds: Option<&Policies>, limits: &Limits) -> Result<NewJob, EnqueueError> {
-        let known = kinds.map(|kinds| kinds.get(&self.job.kind));
-        if let Some(None) = known {
-            return Err(EnqueueError::UnknownKind(self.job.kind));
-        }
-        let meta: usize = self.job.meta.iter().map(|(name, value)| name.len() + value.len() + PAIR_OVERHEAD).sum();
-        let key = self.key.as_ref().map_or(0, |key| key.as_str().len());
-        let target = self.job.target.as_ref().map_or(0, |target| target.as_str().len());
+    /// Refuses what is of none of these kinds, before it gets near the journal.
+    pub(crate) fn among(self, kinds: &Policies) -> Result<Self, EnqueueError> {
+        if kinds.contains_key(&self.route.kind) { Ok(self) } else { Err(EnqueueError::UnknownKind(self.route.kind.clone())) }
+    }
+
+    /// Refuses what is over a limit, before it gets near the journal.
+    pub(crate) fn check(self, limits: &Limits) -> Result<NewJob, EnqueueError> {
+        let Self { route, fields, key, due } = self;
+        let meta: usize = fields.meta.iter().map(|(name, value)| name.len() + value.len() + PAIR_OVERHEAD).sum();
+        let key_bytes = key.as_ref().map_or(0, |key| key.as_str().len());
+        let target = route.target.as_ref().map_or(0, |target| target.as_str().len());
         let lengths =
-            [("its key", key, limits.key_bytes), ("its target", target, limits.target_bytes), ("its meta", meta, limits.meta_bytes)];
+            [("its key", key_bytes, limits.key_bytes), ("its target", target, limits.target_bytes), ("its meta", meta, limits.meta_bytes)];
         if let Some((what, bytes, limit)) = lengths.into_iter().find(|(_, bytes, limit)| bytes > limit) {
             return Err(EnqueueError::TooLong { what, bytes, limit });
         }
-        let bytes = (self.job.kind.as_str().len() + key + target + meta + self.job.payload.len()) as u64 + RECORD_OVERHEAD;
+        let bytes = (route.kind.as_str().len() + key_bytes + target + meta + fields.payload.len()) as u64 + RECORD_OVERHEAD;
         if bytes > limits.record_bytes {
             return Err(EnqueueError::PayloadTooLarge { bytes, limit: limits.record_bytes });
         }
-        let job = match known.flatten().filter(|_| self.job.target.is_none()) {
-            Some(known) => Packed::along(known.route.clone(), &self.job),
-            None => Packed::of(&self.job),
-        };
-        Ok(NewJob { job, key: self.key, due: self.due, bytes })
+        Ok(NewJob { job: Packed::along(route, &fields), key, due, bytes })
     }
 }
 
 impl fmt::Debug for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.job.fmt(f)
+        Packed::along(self.route.clone(), &self.fields).fmt(f)
     }
 }
 

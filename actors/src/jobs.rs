@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use journeyman_core::{JobId, Kind};
+use journeyman_core::{JobId, Kind, Route};
 
 use crate::admission::{Admission, Room};
 use crate::answers::{Cancelled, Found, JobEnd, JobInfo, Receipt, TargetInfo};
@@ -106,7 +106,7 @@ impl Jobs {
     /// ```
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'_> {
         // Said first: a kind that is not known here may have any codec.
-        let draft = self.kind(J::KIND).and_then(|kind| Draft::of(kind, &job));
+        let draft = self.route(J::KIND).and_then(|route| Draft::of(route, &job));
         Enqueue { jobs: self, draft }
     }
 
@@ -115,7 +115,11 @@ impl Jobs {
     /// # Errors
     /// [`EnqueueError::BatchTooLarge`] when they do not fit into one batch; else as for one.
     pub async fn enqueue_all<'a>(&self, all: impl IntoIterator<Item = Enqueue<'a>>) -> Result<Vec<Receipt>, EnqueueError> {
-        self.store_all(all.into_iter().map(|one| one.draft)).await
+        let drafts = all.into_iter().map(|one| {
+            // Each handle knows the kinds of its own runner.
+            if Arc::ptr_eq(&one.jobs.0, &self.0) { one.draft } else { self.among_kinds(one.draft) }
+        });
+        self.store_drafts(drafts).await
     }
 
     /// Takes a job back. A running attempt may finish, but changes nothing any more and is told so.
@@ -289,17 +293,29 @@ impl Jobs {
         Some(&self.0.policies)
     }
 
-    fn kind(&self, name: &'static str) -> Result<Kind, EnqueueError> {
-        let Some(kinds) = self.kinds() else { return Ok(Kind::new(name)) };
-        kinds.get_key_value(name).map(|(kind, _)| kind.clone()).ok_or_else(|| EnqueueError::UnknownKind(Kind::new(name)))
+    fn route(&self, kind: &'static str) -> Result<Arc<Route>, EnqueueError> {
+        let Some(kinds) = self.kinds() else { return Ok(Route::without_target(Kind::new(kind))) };
+        kinds.get(kind).map(|known| known.route.clone()).ok_or_else(|| EnqueueError::UnknownKind(Kind::new(kind)))
     }
 
-    /// Stores drafts, whoever made them, when all of them are within the bounds.
+    fn among_kinds(&self, draft: Result<Draft, EnqueueError>) -> Result<Draft, EnqueueError> {
+        match self.kinds() {
+            Some(kinds) => draft?.among(kinds),
+            None => draft,
+        }
+    }
+
+    /// Stores drafts, whoever made them, when all of them are of kinds that can be enqueued and within the bounds.
     pub(crate) async fn store_all(
         &self,
         drafts: impl IntoIterator<Item = Result<Draft, EnqueueError>>,
     ) -> Result<Vec<Receipt>, EnqueueError> {
-        let check = |draft: Draft| draft.check(self.kinds(), &self.0.limits);
+        self.store_drafts(drafts.into_iter().map(|draft| self.among_kinds(draft))).await
+    }
+
+    /// Stores drafts of kinds that can be enqueued, when all of them are within the bounds.
+    async fn store_drafts(&self, drafts: impl IntoIterator<Item = Result<Draft, EnqueueError>>) -> Result<Vec<Receipt>, EnqueueError> {
+        let check = |draft: Draft| draft.check(&self.0.limits);
         let jobs: Result<Vec<NewJob>, EnqueueError> = drafts.into_iter().map(|draft| draft.and_then(check)).collect();
         self.store(jobs?).await
     }
@@ -377,7 +393,7 @@ impl<'a> IntoFuture for Enqueue<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let receipts = self.jobs.store_all([self.draft]).await?;
+            let receipts = self.jobs.store_drafts([self.draft]).await?;
             receipts.into_iter().next().ok_or(EnqueueError::Unknown)
         })
     }
@@ -385,6 +401,6 @@ impl<'a> IntoFuture for Enqueue<'a> {
 
 impl fmt::Debug for Enqueue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Enqueue").field("job", &self.draft.as_ref().map(|draft| &draft.job)).finish_non_exhaustive()
+        f.debug_struct("Enqueue").field("job", &self.draft).finish_non_exhaustive()
     }
 }

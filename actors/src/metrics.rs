@@ -51,7 +51,12 @@ pub(crate) fn describe() {
 #[derive(Default)]
 pub(crate) struct Meters {
     #[cfg(feature = "metrics")]
-    kinds: foldhash::HashMap<Kind, OfKind>,
+    kinds: foldhash::HashMap<Kind, usize>,
+    #[cfg(feature = "metrics")]
+    all: Vec<(Kind, OfKind)>,
+    /// The next job is often of the same kind.
+    #[cfg(feature = "metrics")]
+    last: usize,
 }
 
 #[cfg(feature = "metrics")]
@@ -96,10 +101,14 @@ impl Meters {
 
     #[cfg(feature = "metrics")]
     fn of(&mut self, kind: &Kind) -> &OfKind {
-        if !self.kinds.contains_key(kind) {
-            self.kinds.insert(kind.clone(), OfKind::new(kind));
+        if self.all.get(self.last).is_none_or(|(last, _)| last != kind) {
+            self.last = self.kinds.get(kind).copied().unwrap_or_else(|| {
+                self.all.push((kind.clone(), OfKind::new(kind)));
+                self.kinds.insert(kind.clone(), self.all.len() - 1);
+                self.all.len() - 1
+            });
         }
-        &self.kinds[kind]
+        &self.all[self.last].1
     }
 }
 

@@ -22,7 +22,7 @@ use std::fmt;
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Actor, Addr, Context, Handler, Message, MessageResult, Recipient, ResponseFuture, WeakRecipient};
 use futures_util::future::LocalBoxFuture;
-use journeyman_core::{JobId, Kind};
+use journeyman_core::{JobId, Kind, Route};
 use tokio::task::JoinSet;
 
 use crate::answers::{Cancelled, Found, JobEnd, Receipt, TargetInfo};
@@ -76,7 +76,7 @@ pub struct Enqueue {
 impl Enqueue {
     /// A job, to be run as soon as it can. Its fields are written down here; whether the runner takes it, the answer tells.
     pub fn of<J: Job>(job: J) -> Self {
-        Self { draft: Draft::of(Kind::new(J::KIND), &job) }
+        Self { draft: Draft::of(Route::without_target(Kind::new(J::KIND)), &job) }
     }
 
     options!();

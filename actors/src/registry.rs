@@ -61,7 +61,7 @@ impl<C: 'static> Registry<C> {
     }
 
     pub(crate) fn policies(&self) -> Arc<Policies> {
-        let known = |kind: &Kind, policy| Known { policy, route: Arc::new(Route { kind: kind.clone(), target: None }) };
+        let known = |kind: &Kind, policy| Known { policy, route: Route::without_target(kind.clone()) };
         Arc::new(self.entries.iter().map(|(kind, entry)| (kind.clone(), known(kind, entry.policy))).collect())
     }
 

@@ -63,15 +63,14 @@ impl QueueActor {
                 Due::After(wait) => (due_after(now, wait), None),
                 Due::At(due) => (due, None),
             };
-            let route = job.route().clone();
             let op = Op::Enqueue { now: now.wall, due, key, job };
             let Some((seq, Change::Enqueued(ticket))) = self.decide(now, op) else { continue };
             self.skews.stored(ticket, now);
+            receipts.push(Receipt::new(JobId::of(ticket), seq));
             if let Some(entry) = pending(self.writer.queue(), &self.skews, ticket) {
                 self.schedule.insert(Entry { wake: wake.unwrap_or(entry.wake), ..entry });
+                self.effects.push(seq, Effect::Enqueued { ticket, route: entry.route.clone() });
             }
-            receipts.push(Receipt::new(JobId::of(ticket), seq));
-            self.effects.push(seq, Effect::Enqueued { ticket, route });
         }
         self.effects.push(self.writer.queue().last(), Effect::Stored { receipts, reply, room });
     }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use journeyman_core::{Attempt, Kind, Packed, Seq, Ticket, Time};
+use journeyman_core::{Attempt, Kind, Packed, Route, Seq, Ticket, Time};
 use tokio::sync::watch;
 
 use super::START;
@@ -58,7 +58,8 @@ pub async fn perform<J: Job>(job: J, context: J::Context) -> JobResult<J::Output
 /// # Panics
 /// As [`perform`].
 pub async fn perform_with<J: Job>(job: J, context: J::Context, jobs: Jobs) -> JobResult<J::Output> {
-    let stored = Draft::of(Kind::new(J::KIND), &job).map(|draft| Packed::of(&draft.job)).unwrap_or_else(|refused| panic!("{refused}"));
+    let draft = Draft::of(Route::without_target(Kind::new(J::KIND)), &job).unwrap_or_else(|refused| panic!("{refused}"));
+    let stored = Packed::along(draft.route, &draft.fields);
     drop(job);
     let job: J = bring_back(&stored).unwrap_or_else(|why| panic!("a stored {} does not come back: {why}", J::KIND));
     let clock = VirtualClock::new(START, 0);
