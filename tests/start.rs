@@ -237,3 +237,19 @@ async fn a_start_and_stop_that_does_nothing_leaves_the_files_as_they_were() {
     on(&dir).start().await.unwrap().shutdown(Duration::ZERO).await.unwrap();
     assert_eq!(contents(&dir), before);
 }
+
+#[actix::test]
+async fn two_runners_in_memory_run_beside_each_other_and_make_no_directory() {
+    let start = || Runner::in_memory().register::<Nothing>().start();
+    let runners = [start().await.unwrap(), start().await.unwrap()];
+    for runner in &runners {
+        let jobs = runner.jobs();
+        jobs.enqueue(Nothing).await.unwrap();
+        jobs.run_until_idle(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(jobs.stats().done, 1, "its own job");
+    }
+    for runner in runners {
+        runner.shutdown(Duration::ZERO).await.unwrap();
+    }
+    assert!(!Path::new("in memory").exists());
+}

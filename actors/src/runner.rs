@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+#[cfg(feature = "testing")]
+use journeyman_core::disk::MemDisk;
 use journeyman_core::disk::{DirError, Disk, FileDisk};
 use journeyman_core::{Circuit, Policy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -194,6 +196,8 @@ struct Settings {
     limits: Limits,
     circuit: Circuit,
     allow_abort: bool,
+    #[cfg(feature = "testing")]
+    in_memory: bool,
 }
 
 macro_rules! settings {
@@ -232,6 +236,12 @@ macro_rules! settings {
 
 impl Builder {
     settings!();
+
+    #[cfg(feature = "testing")]
+    pub(crate) const fn on_a_memory_disk(mut self) -> Self {
+        self.settings.in_memory = true;
+        self
+    }
 
     /// Sets how the context of the jobs is made: once per worker, on the worker's thread. The context need not be `Send`. All jobs of
     /// a runner share its type. One that cannot fail is made by `|| async { Ok::<_, std::convert::Infallible>(value) }`.
@@ -284,6 +294,10 @@ impl<C: 'static> Configured<C> {
     /// # Errors
     /// [`StartError`]; a directory that was there is as it was.
     pub async fn start(self) -> Result<Runner, StartError> {
+        #[cfg(feature = "testing")]
+        if self.settings.in_memory {
+            return self.start_on(MemDisk::default()).await;
+        }
         let (dir, blueprint) = self.check()?;
         let patience = blueprint.limits.wait_for_lock;
         launch(blueprint, move |clock| async move {
@@ -298,7 +312,7 @@ impl<C: 'static> Configured<C> {
 
     /// Refuses what could not be a compile error.
     pub(crate) fn check(self) -> Result<(PathBuf, Blueprint<C>), StartError> {
-        let Settings { limits, circuit, allow_abort } = self.settings;
+        let Settings { limits, circuit, allow_abort, .. } = self.settings;
         if let Some(contradiction) = limits.contradiction() {
             return Err(StartError::Limits(contradiction));
         }

@@ -63,9 +63,10 @@ pub use capture::Captured;
 pub use perform::{perform, perform_with};
 
 impl Runner {
-    /// Begins to build a runner for a test: see [`Configured::test`].
+    /// Begins to build a runner for a test: see [`Configured::test`]. One that is [started](Configured::start) instead is a real runner,
+    /// with threads and time as they are, on a memory disk of its own.
     pub fn in_memory() -> Builder {
-        Self::open("in memory")
+        Self::open("in memory").on_a_memory_disk()
     }
 }
 

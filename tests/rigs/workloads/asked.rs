@@ -74,6 +74,8 @@ pub(crate) enum Workload {
     W6load,
     /// Due jobs beside the backlog that is there
     W6run,
+    /// Enqueues at a fixed rate while the journal of that backlog is compacted, and when it is
+    W6compact,
     /// From the start of a process to that of its first job, with that backlog
     W7reopen,
     /// A kill with jobs in their handlers

@@ -61,6 +61,41 @@ pub(crate) async fn run_beside(asked: &Asked) -> Fallible<()> {
     shop.close().await
 }
 
+/// The journal of the backlog is compacted: how long that takes, and how long callers wait for their acknowledgements meanwhile and
+/// behind it.
+pub(crate) async fn compact(asked: &Asked) -> Fallible<()> {
+    let before = disk::taken(&asked.jobs());
+    let (shop, began) = (Shop::to_be_compacted(asked).await?, Instant::now());
+    payload::numbers_from(COMPACTED);
+    let moment = Producers { count: asked.producers, secs: MOMENT.as_secs_f64(), total: u64::MAX, rate: Some(asked.rate) };
+    // What is due is noticed when something is written.
+    while shop.jobs.stats().compactions == 0 && !shop.jobs.stats().compacting {
+        if began.elapsed().as_secs_f64() > asked.cap {
+            return Err(format!("no compaction is due: {:?}", shop.jobs.stats()).into());
+        }
+        moment.produce(&shop.jobs).await?;
+    }
+    let (compacts, mut during) = (Instant::now(), Vec::new());
+    while shop.jobs.stats().compacting {
+        during.extend(moment.produce(&shop.jobs).await?.waits);
+    }
+    let secs = compacts.elapsed().as_secs_f64();
+    let mut quiet = Vec::new();
+    for _ in 0..QUIET_MOMENTS {
+        quiet.extend(moment.produce(&shop.jobs).await?.waits);
+    }
+    let stats = shop.jobs.stats();
+    let line =
+        Line::new(Workload::W6compact, asked).count("backlog", asked.backlog()).number("secs", secs).count("rss", process::resident());
+    let line = line.count("disk_before", before).count("disk_after", disk::taken(&asked.jobs())).count("snapshot", stats.snapshot_bytes);
+    let line = line.count("acks_during", during.len() as u64).count("acks_quiet", quiet.len() as u64);
+    line.waits("during", &mut during).waits("quiet", &mut quiet).print();
+    if stats.compactions == 0 || quiet.is_empty() {
+        return Err(format!("nothing was compacted, or nobody enqueued: {stats:?}").into());
+    }
+    shop.close().await
+}
+
 /// A process adds one due job and stops in order; from the start of the next one to that of this job.
 pub(crate) fn reopen(asked: &Asked) -> Fallible<()> {
     asked.clear()?;
@@ -104,5 +139,10 @@ pub(crate) async fn start_first(asked: &Asked) -> Fallible<()> {
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Numbers of a backlog, out of the way of those that are due.
 const BEYOND_THE_BOOKS: u64 = 1 << 40;
+/// Numbers of those that are enqueued beside a compaction.
+const COMPACTED: u64 = 3_000_000;
+/// Between two looks at whether it is over.
+const MOMENT: Duration = Duration::from_millis(100);
+const QUIET_MOMENTS: u32 = 50;
 /// The number of the job that is left for the next process.
 const LEFT: u64 = 7_000_000;

@@ -29,6 +29,15 @@ impl Line {
         self.count("p50_us", quantile(micros, 0.5)).count("p99_us", quantile(micros, 0.99)).count("p999_us", quantile(micros, 0.999))
     }
 
+    /// Three quantiles of these microseconds, of the time of this name.
+    pub(crate) fn waits(self, when: &str, micros: &mut [u32]) -> Self {
+        micros.sort_unstable();
+        let of = |part| quantile(micros, part);
+        self.count(&format!("{when}_p50_us"), of(0.5))
+            .count(&format!("{when}_p99_us"), of(0.99))
+            .count(&format!("{when}_p999_us"), of(0.999))
+    }
+
     /// How long the callers waited for their acknowledgements.
     pub(crate) fn acknowledgements(self, micros: &mut [u32]) -> Self {
         micros.sort_unstable();

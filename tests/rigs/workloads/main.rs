@@ -72,6 +72,7 @@ fn one(workload: Workload, asked: &Asked) -> Fallible<()> {
             Workload::W5 | Workload::W5lat => running::end_to_end(workload, asked).await,
             Workload::W6load => backlog::load(asked).await,
             Workload::W6run => backlog::run_beside(asked).await,
+            Workload::W6compact => backlog::compact(asked).await,
             Workload::W7reopen => backlog::reopen(asked),
             Workload::W7crash => crashes::with_running(asked),
             Workload::W7ack => crashes::with_acknowledged(asked),
@@ -86,7 +87,7 @@ fn one(workload: Workload, asked: &Asked) -> Fallible<()> {
 }
 
 /// All of them in less than two minutes.
-const IN_SHORT: [(Workload, &[&str]); 12] = [
+const IN_SHORT: [(Workload, &[&str]); 13] = [
     (Workload::W1, &["--secs", "1"]),
     (Workload::W2, &["--secs", "1"]),
     (Workload::W3, &["--secs", "1"]),
@@ -97,6 +98,7 @@ const IN_SHORT: [(Workload, &[&str]); 12] = [
     (Workload::W6load, &["--n", "100000"]),
     (Workload::W7reopen, &["--keep"]),
     (Workload::W6run, &["--n", "10000", "--keep"]),
+    (Workload::W6compact, &["--keep"]),
     (Workload::W7crash, &[]),
     (Workload::W7ack, &["--secs", "1"]),
 ];

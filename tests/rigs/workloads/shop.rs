@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::Fallible;
 use crate::asked::Asked;
-use crate::{books, payload};
+use crate::{books, disk, payload};
 
 /// A hundred bytes, noted when it runs.
 #[derive(Serialize, Deserialize)]
@@ -52,12 +52,18 @@ impl Shop {
     /// One whose workers run what is due.
     pub(crate) async fn open(asked: &Asked) -> Fallible<Self> {
         GATE.close();
-        Self::start(asked).await
+        Self::start(asked, JOURNAL_BYTES).await
+    }
+
+    /// The same with so little room for the journal that what is in it makes a compaction due.
+    pub(crate) async fn to_be_compacted(asked: &Asked) -> Fallible<Self> {
+        GATE.close();
+        Self::start(asked, 3 * disk::taken(&asked.jobs())).await
     }
 
     /// One whose workers run nothing before [`Shop::open_gate`]: each place is taken.
     pub(crate) async fn closed(asked: &Asked) -> Fallible<Self> {
-        let shop = Self::start(asked).await?;
+        let shop = Self::start(asked, JOURNAL_BYTES).await?;
         shop.jobs.enqueue_all((0..asked.conc).map(|_| shop.jobs.enqueue(Waits))).await?;
         let began = Instant::now();
         while shop.jobs.stats().running < u64::from(asked.conc) {
@@ -73,12 +79,12 @@ impl Shop {
         GATE.close();
     }
 
-    async fn start(asked: &Asked) -> Fallible<Self> {
+    async fn start(asked: &Asked, journal_bytes: u64) -> Fallible<Self> {
         let mut limits = Limits::default();
         limits.capacity = asked.conc;
         limits.pending = 20_000_000;
         limits.pending_bytes = 32 << 30;
-        limits.journal_bytes = 64 << 30;
+        limits.journal_bytes = journal_bytes;
         let runner = Runner::open(asked.jobs()).limits(limits).register::<Note>().register::<Waits>().start().await?;
         let jobs = runner.jobs();
         Ok(Self { runner, jobs })
@@ -127,6 +133,7 @@ impl Filled {
     }
 }
 
+const JOURNAL_BYTES: u64 = 64 << 30;
 /// Jobs of a call that stores many.
 pub(crate) const BULK: u64 = 1000;
 static GATE: Semaphore = Semaphore::const_new(0);
