@@ -20,7 +20,7 @@ use crate::feed::{EventFilter, Events};
 use crate::job::Job;
 use crate::line::Line;
 use crate::listing::{Page, Query};
-use crate::messages::{self, NewJob, Reply};
+use crate::messages::{self, Few, NewJob, Reply};
 use crate::registry::Policies;
 use crate::status::{Health, Stats, Status};
 #[cfg(feature = "testing")]
@@ -298,7 +298,7 @@ impl Jobs {
         kinds.get(kind).map(|known| known.route.clone()).ok_or_else(|| EnqueueError::UnknownKind(Kind::new(kind)))
     }
 
-    fn among_kinds(&self, draft: Result<Draft, EnqueueError>) -> Result<Draft, EnqueueError> {
+    pub(crate) fn among_kinds(&self, draft: Result<Draft, EnqueueError>) -> Result<Draft, EnqueueError> {
         match self.kinds() {
             Some(kinds) => draft?.among(kinds),
             None => draft,
@@ -315,19 +315,27 @@ impl Jobs {
 
     /// Stores drafts of kinds that can be enqueued, when all of them are within the bounds.
     async fn store_drafts(&self, drafts: impl IntoIterator<Item = Result<Draft, EnqueueError>>) -> Result<Vec<Receipt>, EnqueueError> {
-        let check = |draft: Draft| draft.check(&self.0.limits);
-        let jobs: Result<Vec<NewJob>, EnqueueError> = drafts.into_iter().map(|draft| draft.and_then(check)).collect();
-        self.store(jobs?).await
+        let jobs: Result<Few<NewJob>, EnqueueError> = drafts.into_iter().map(|draft| self.checked(draft)).collect();
+        self.store(jobs?).await.map(Few::into_vec)
     }
 
-    async fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>, EnqueueError> {
+    pub(crate) async fn store_one(&self, job: NewJob) -> Result<Receipt, EnqueueError> {
+        self.store([job].into()).await?.pop().ok_or(EnqueueError::Unknown)
+    }
+
+    /// What can be stored of a draft that is within the bounds.
+    pub(crate) fn checked(&self, draft: Result<Draft, EnqueueError>) -> Result<NewJob, EnqueueError> {
+        draft?.check(&self.0.limits)
+    }
+
+    async fn store(&self, jobs: Few<NewJob>) -> Result<Few<Receipt>, EnqueueError> {
         let bytes: u64 = jobs.iter().map(|job| job.bytes).sum();
         let limit = self.0.limits.batch_bytes - RECORD_OVERHEAD;
         if bytes > limit {
             return Err(EnqueueError::BatchTooLarge { bytes, limit });
         }
         if jobs.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Few::new());
         }
         or_captured!(self, capture => Ok(capture.store(jobs)));
         let room = self.room(bytes).map_err(EnqueueError::Full)?;
@@ -392,10 +400,10 @@ impl<'a> IntoFuture for Enqueue<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let receipts = self.jobs.store_drafts([self.draft]).await?;
-            receipts.into_iter().next().ok_or(EnqueueError::Unknown)
-        })
+        let Self { jobs, draft } = self;
+        // Made ready here: the future that is on its way for long is small.
+        let job = jobs.checked(draft);
+        Box::pin(async move { jobs.store_one(job?).await })
     }
 }
 

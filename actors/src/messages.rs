@@ -16,6 +16,7 @@ use journeyman_core::journal::Batch;
 use journeyman_core::pool::Permit;
 use journeyman_core::retry::Budget;
 use journeyman_core::{Attempt, Key, Packed, Seq, Span, Target, Ticket, Time};
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio_util::sync::WaitForCancellationFuture;
 
@@ -55,11 +56,14 @@ pub(crate) struct Called;
 
 /// One of them: jobs to store, all or nothing.
 pub(crate) struct Enqueue {
-    pub jobs: Vec<NewJob>,
+    pub jobs: Few<NewJob>,
     /// The place of the call among those that wait for an answer.
     pub room: Room,
-    pub reply: Reply<Result<Vec<Receipt>, EnqueueError>>,
+    pub reply: Reply<Result<Few<Receipt>, EnqueueError>>,
 }
+
+/// Mostly one, which needs no memory of its own: what one thread asks for and another gives back costs both.
+pub(crate) type Few<T> = SmallVec<[T; 1]>;
 
 /// A job that was checked and is not yet stored.
 #[derive(Clone, Debug)]

@@ -155,7 +155,7 @@ impl Handler<Enqueue> for JobsActor {
 
     fn handle(&mut self, Enqueue { draft }: Enqueue, _: &mut Context<Self>) -> Self::Result {
         let jobs = self.jobs.clone();
-        Box::pin(async move { jobs.store_all([draft]).await?.into_iter().next().ok_or(EnqueueError::Unknown) })
+        Box::pin(async move { jobs.store_one(jobs.checked(jobs.among_kinds(draft))?).await })
     }
 }
 

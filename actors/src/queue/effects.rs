@@ -11,7 +11,7 @@ use crate::answers::{JobEnd, Receipt};
 use crate::error::EnqueueError;
 use crate::events;
 use crate::feed::Happened;
-use crate::messages::{Reply, Units};
+use crate::messages::{Few, Reply, Units};
 
 /// First in, first out. Seqs never fall from front to back.
 #[derive(Default)]
@@ -55,8 +55,8 @@ pub(super) enum Effect {
     },
     /// The answer to a call that stored jobs: the most frequent of all, so it needs no box.
     Stored {
-        receipts: Vec<Receipt>,
-        reply: Reply<Result<Vec<Receipt>, EnqueueError>>,
+        receipts: Few<Receipt>,
+        reply: Reply<Result<Few<Receipt>, EnqueueError>>,
         room: Room,
     },
     Answer {

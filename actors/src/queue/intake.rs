@@ -13,7 +13,7 @@ use super::{QueueActor, SMALL_RECORD, due_after, pending};
 use crate::admission::Room;
 use crate::answers::{Cancelled, Receipt};
 use crate::error::EnqueueError;
-use crate::messages::{Called, Cancel, Due, Enqueue, NewJob, Reply};
+use crate::messages::{Called, Cancel, Due, Enqueue, Few, NewJob, Reply};
 
 /// A call that waits for its turn.
 pub(super) enum Intake {
@@ -52,7 +52,7 @@ impl QueueActor {
                 reply.give(Err(EnqueueError::Full(full)));
             });
         }
-        let mut receipts = Vec::with_capacity(jobs.len());
+        let mut receipts = Few::with_capacity(jobs.len());
         for NewJob { job, key, due, .. } in jobs {
             if let Some(holder) = key.as_ref().and_then(|key| self.writer.queue().holder(key, now.wall)) {
                 receipts.push(Receipt::existing(JobId::of(holder), self.writer.queue().last()));

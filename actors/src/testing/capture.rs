@@ -14,7 +14,7 @@ use crate::feed::Happened;
 use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::listing::{Page, Query};
-use crate::messages::{Due, NewJob};
+use crate::messages::{Due, Few, NewJob};
 use crate::registry::bring_back;
 use crate::status::Status;
 
@@ -88,7 +88,7 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    pub(crate) fn store(&self, jobs: Vec<NewJob>) -> Vec<Receipt> {
+    pub(crate) fn store(&self, jobs: Few<NewJob>) -> Few<Receipt> {
         let receipts = jobs.into_iter().filter_map(|new| self.store_one(new)).collect();
         self.status.pending.set(self.queue().pending() as u64);
         receipts
