@@ -51,8 +51,9 @@ impl<T: Copy + Ord> Sorted<T> {
         let Err(at) = page.binary_search(&item) else { return false };
         if page.len() < ITEMS {
             page.insert(at, item);
-        } else {
-            // What comes behind a full page begins the next one; what comes between its items makes two of it.
+        } else if at < ITEMS || !self.goes_before_the_next(item) {
+            let Some(page) = self.page_for(item) else { return false };
+            // What comes behind a full page begins another one; what comes between its items makes two of it.
             let mut next = page.split_off(if at == ITEMS { ITEMS } else { ITEMS / 2 });
             let (half, at) = if at > page.len() || page.len() == ITEMS { (&mut next, at - page.len()) } else { (&mut *page, at) };
             half.insert(at, item);
@@ -80,6 +81,16 @@ impl<T: Copy + Ord> Sorted<T> {
             // A few that stay for long do not keep the room of all that were beside them.
             page.shrink_to(ITEMS / 8);
         }
+        true
+    }
+
+    /// Puts the item in front of the page behind it, if that has room: what comes against the order fills pages as well.
+    fn goes_before_the_next(&mut self, item: T) -> bool {
+        let next = self.pages.range((Bound::Excluded(item), Bound::Unbounded)).next();
+        let Some(bound) = next.filter(|(_, page)| page.len() < ITEMS).map(|(bound, _)| *bound) else { return false };
+        let Some(mut page) = self.pages.remove(&bound) else { return false };
+        page.push_front(item);
+        self.pages.insert(item, page);
         true
     }
 
@@ -130,8 +141,16 @@ mod tests {
                 let pages: Vec<_> = sorted.pages.iter().collect();
                 assert!(pages.iter().all(|(bound, page)| page.len() <= ITEMS && page.front().is_none_or(|first| *bound <= first)));
                 assert!(pages.iter().all(|(_, page)| !page.is_empty() || pages.len() == 1));
+                assert!(pages.windows(2).all(|two| two[0].1.back() < Some(two[1].0)), "none reaches that of the next page");
             }
         }
+    }
+
+    #[test]
+    fn what_comes_against_the_order_fills_pages_too() {
+        let mut sorted = Sorted::default();
+        (0..64).chain((100..6500).rev()).for_each(|n| assert!(sorted.insert(n)));
+        assert!(sorted.pages.len() <= 205, "{} pages for 6,464", sorted.pages.len());
     }
 
     #[test]

@@ -23,10 +23,7 @@ macro_rules! options {
 
         /// Not before this instant of the wall clock, wherever that clock is moved to.
         pub fn at(self, instant: std::time::SystemTime) -> Self {
-            self.with(|draft| {
-                draft.due = crate::messages::Due::At(instant.into());
-                draft.fields.options.set(journeyman_core::Options::DUE_IS_ABSOLUTE, 1);
-            })
+            self.with(|draft| draft.due = crate::messages::Due::At(instant.into()))
         }
 
         /// Unique: while a job with this key lives, and for a window after its end, no other is stored; the receipt then names
@@ -101,7 +98,11 @@ impl Draft {
 
     /// Refuses what is over a limit, before it gets near the journal.
     pub(crate) fn check(self, limits: &Limits) -> Result<NewJob, EnqueueError> {
-        let Self { route, fields, key, due } = self;
+        let Self { route, mut fields, key, due } = self;
+        // Here, as the last that was said of the due counts.
+        if let Due::At(_) = due {
+            fields.options.set(Options::DUE_IS_ABSOLUTE, 1);
+        }
         let meta: usize = fields.meta.iter().map(|(name, value)| name.len() + value.len() + PAIR_OVERHEAD).sum();
         let key_bytes = key.as_ref().map_or(0, |key| key.as_str().len());
         let target = route.target.as_ref().map_or(0, |target| target.as_str().len());

@@ -44,7 +44,8 @@ impl QueueActor {
             && let Some(unit) = self.spare.as_mut().and_then(|spare| spare.split(1))
         {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
-            self.schedule.take_least();
+            let taken = self.schedule.take_least();
+            debug_assert_eq!(taken, Some(ticket), "nothing came between");
             let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route().clone()) else { return };
             self.running.insert(ticket, (attempt, route.target.clone()));
             self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });

@@ -95,7 +95,7 @@ const IN_SHORT: [(Workload, &[&str]); 13] = [
     (Workload::W5, &["--secs", "1"]),
     (Workload::W5lat, &["--secs", "2"]),
     (Workload::W6run, &["--n", "10000"]),
-    (Workload::W6load, &["--n", "100000"]),
+    (Workload::W6load, &["--n", "200000"]),
     (Workload::W7reopen, &["--keep"]),
     (Workload::W6run, &["--n", "10000", "--keep"]),
     (Workload::W6compact, &["--keep"]),

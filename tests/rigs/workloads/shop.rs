@@ -58,7 +58,7 @@ impl Shop {
     /// The same with so little room for the journal that what is in it makes a compaction due.
     pub(crate) async fn to_be_compacted(asked: &Asked) -> Fallible<Self> {
         GATE.close();
-        Self::start(asked, 3 * disk::taken(&asked.jobs())).await
+        Self::start(asked, (3 * disk::taken(&asked.jobs())).max(LEAST_JOURNAL_BYTES)).await
     }
 
     /// One whose workers run nothing before [`Shop::open_gate`]: each place is taken.
@@ -134,6 +134,8 @@ impl Filled {
 }
 
 const JOURNAL_BYTES: u64 = 64 << 30;
+/// Below a segment and some room a runner does not start.
+const LEAST_JOURNAL_BYTES: u64 = 80 << 20;
 /// Jobs of a call that stores many.
 pub(crate) const BULK: u64 = 1000;
 static GATE: Semaphore = Semaphore::const_new(0);
