@@ -187,7 +187,7 @@ pub(crate) const FRAME_OVERHEAD: u64 = 256;
 pub(crate) const NEARLY_FULL: u64 = 8;
 /// Units kept by the queue while nothing waits, so that a lone job needs no round trip to the pool.
 pub(crate) const SPARE_UNITS: u32 = 16;
-/// How long a wait may last before the clocks are looked at again.
+/// Between two looks at the wall clock, while a job waits by it; at a journal that is silent; at a disk that is full.
 pub(crate) const RECHECK_MS: u64 = 1_000;
 /// A queue that takes no turn for less than this is not stuck.
 const LEAST_STUCK_MS: u64 = 100;

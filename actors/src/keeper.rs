@@ -308,7 +308,7 @@ impl<C: 'static> Keeper<C> {
         }
     }
 
-    /// Waits until the queue takes no turn although there is work. Looks only while there is.
+    /// Waits until the queue takes no turn although there is work. Looks often while there is, and seldom otherwise.
     async fn stuck(&self) {
         let Base { status, line, jobs, clock, .. } = &self.base;
         // The test's own thread cannot watch itself.
@@ -370,5 +370,5 @@ impl Row {
 const READ_ONLY: &str = "the disk is full: questions are answered, and nothing is taken until there is room again";
 /// Slices of the time after which a queue counts as stuck: one until the beat is sent, the others until it must have been felt.
 const LOOKS: u64 = 4;
-/// How often a keeper looks whether something runs while nobody calls: seldom against the wakes of a second.
+/// How often a keeper looks while nobody calls and nothing runs: something may become due.
 const IDLE_LOOK_MS: u64 = 10_000;

@@ -283,6 +283,7 @@ impl QueueActor {
         self.answer_idle(now);
         self.set_gauges();
         self.set_timer(now, ctx);
+        debug_assert_eq!(self.schedule.len(), self.writer.queue().pending(), "the schedule has what is pending, and nothing else");
     }
 
     fn compact_if_due(&mut self, now: Now) {
