@@ -216,10 +216,11 @@ impl QueueActor {
             if counts && stage == ledger::Stage::Ended {
                 self.outcomes.push_back((ticket, attempt));
             }
-            if !counts && is_occupied {
-                if let Some(entry) = pending(self.writer.queue(), &self.skews, ticket) {
-                    self.schedule.put_aside(entry, Hold::StillRunning);
-                }
+            if !counts
+                && is_occupied
+                && let Some(entry) = pending(self.writer.queue(), &self.skews, ticket)
+            {
+                self.schedule.put_aside(entry, Hold::StillRunning);
             }
         }
         let mut orphans = 0;
