@@ -138,6 +138,20 @@ async fn a_jump_of_the_wall_clock_moves_instants_and_no_delays() {
 }
 
 #[actix::test]
+async fn the_last_that_is_said_of_a_due_counts_for_its_clock_too() {
+    let log = Log::default();
+    let t = runner(&log).await;
+    let at = t.now() + HOUR;
+    t.jobs().enqueue(task("delay", &[Step::Ok])).at(at).delay(HOUR).await.unwrap();
+    t.jobs().enqueue(task("instant", &[Step::Ok])).delay(HOUR).at(at).await.unwrap();
+    t.set_wall_clock(at).await;
+    t.advance(SECOND).await;
+    assert_eq!(log.names(), ["instant"]);
+    t.advance(HOUR).await;
+    assert_eq!(log.names(), ["instant", "delay"]);
+}
+
+#[actix::test]
 async fn a_jump_of_the_wall_clock_fires_no_storm() {
     let log = Log::default();
     let mut limits = journeyman::Limits::default();
