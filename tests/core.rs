@@ -11,6 +11,7 @@ mod file_disk;
 mod journal_crashes;
 mod journal_recovery;
 mod memory_disk;
+mod pieces;
 mod policy_laws;
 mod queue_laws;
 mod record_codec;
