@@ -39,15 +39,17 @@ impl Clock {
         }
     }
 
-    /// Waits for so long by the steady clock, from this call on, whenever the wait is first polled.
+    /// Waits for so long by the steady clock, from this call on, whenever the wait is first polled. One that never is costs next to nothing.
     pub(crate) fn sleep(&self, span: Span) -> impl Future<Output = ()> + use<> {
-        let sleep = match self {
-            Self::System(_) => Ok(tokio::time::sleep(span.into())),
+        let until = match self {
+            Self::System(_) => Ok(tokio::time::Instant::now().checked_add(span.into())),
             Self::Virtual(clock) => Err((clock.clone(), self.now().steady + span)),
         };
         async move {
-            match sleep {
-                Ok(sleep) => sleep.await,
+            match until {
+                Ok(Some(at)) => tokio::time::sleep_until(at).await,
+                // Beyond all that the clock can show.
+                Ok(None) => std::future::pending().await,
                 Err((clock, at)) => clock.sleep_until(at).await,
             }
         }

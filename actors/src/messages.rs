@@ -261,11 +261,6 @@ impl Flight {
         Self { ticket, attempt, number, job, timeout, is_over: false, ledger }
     }
 
-    /// Where it is noted.
-    pub(crate) const fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Whether the job may begin to run: asked once, right before it does.
     pub(crate) fn may_run(&self) -> bool {
         self.ledger.may_run(self.ticket, self.attempt)
