@@ -364,11 +364,13 @@ pub(crate) struct BreakerMoved {
 #[rtype(result = "()")]
 pub(crate) struct Finished;
 
-/// One of them; how it ended, stands in the ledger.
+/// One of them.
 pub(crate) struct Over {
     pub ticket: Ticket,
     pub attempt: Attempt,
     pub unit: Returns,
+    /// As the ledger has it. None when it has not ended, which nobody tells, or when the ledger has forgotten it.
+    pub ended: Option<Ended>,
 }
 
 /// When the unit of an attempt comes back.

@@ -25,7 +25,7 @@ use crate::events;
 use crate::job::JobResult;
 use crate::ledger::Ended;
 use crate::messages::{Admitted, Flight, Start};
-use crate::metrics::{Meters, Timer};
+use crate::metrics::Meters;
 use crate::registry::Registry;
 
 pub(crate) struct WorkerActor<C> {
@@ -126,7 +126,6 @@ impl<C: 'static> Shared<C> {
         if !flight.may_run() {
             return (Ended::NeverBegan, Verdict::None);
         }
-        let clock = &self.surroundings.clock;
         let cx = Cx::new(self.context.clone(), self.running(flight));
         let begun = catch_unwind(AssertUnwindSafe(|| self.registry.begin(&flight.job, cx)));
         let job = match begun {
@@ -135,14 +134,14 @@ impl<C: 'static> Shared<C> {
             Err(panic) => return panicked(panic),
         };
         let mut job = Guarded(Some(job));
-        let timer = Timer::start(clock);
+        let watch = self.surroundings.clock.stopwatch();
         self.meters.borrow_mut().attempt_began(flight.job.kind());
         let interrupted = flight.interrupted();
-        let late = clock.sleep(flight.timeout);
+        let late = watch.reaches(flight.timeout);
         let end = first_of(job.future(), pin!(interrupted), pin!(late)).await;
         // Whatever is left of the job goes now, inside the boundary: its destructors are its own code.
         let dropped = job.close();
-        self.meters.borrow_mut().attempt_ran(flight.job.kind(), &timer);
+        self.meters.borrow_mut().attempt_ran(flight.job.kind(), &watch);
         match (end, dropped) {
             (First::Done(Ok(result)), Ok(())) => settled(result),
             (First::Done(Err(panic)), dropped) => {
