@@ -48,10 +48,11 @@ impl QueueActor {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
             let taken = self.schedule.take_least();
             debug_assert_eq!(taken, Some(ticket), "nothing came between");
-            let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route().clone()) else { return };
+            let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route()) else { return };
             if let Some(target) = &route.target {
                 self.watched.insert(ticket, (attempt, Some(target.clone())));
             }
+            let route = self.status.feed.is_heard().then(|| route.clone());
             self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });
         }
         self.wants_room |= self.schedule.least().is_some() && !self.has_room_for_an_attempt();
