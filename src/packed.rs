@@ -170,8 +170,10 @@ impl Packed {
         self.options().due_is_absolute()
     }
 
-    pub(crate) fn share(&mut self, route: Arc<Route>) {
-        self.route = route;
+    /// Makes it hold this route in the place of its own, which is equal to it; answers that one.
+    pub fn share(&mut self, route: Arc<Route>) -> Arc<Route> {
+        debug_assert_eq!(self.route, route, "another route makes it another job");
+        std::mem::replace(&mut self.route, route)
     }
 
     /// The bytes of options, meta and payload.

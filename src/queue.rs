@@ -284,7 +284,7 @@ impl Queue {
     }
 
     fn insert(&mut self, ticket: Ticket, mut live: Live) {
-        live.job.share(self.routes.shared(live.job.route()));
+        drop(live.job.share(self.routes.shared(live.job.route())));
         self.running += usize::from(live.is_running());
         self.weight += live.job.weight();
         self.live_bytes += bytes_of(&live);

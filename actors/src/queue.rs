@@ -39,7 +39,7 @@ use crate::writer::Writer;
 use drain::Stage;
 use effects::{Effect, Effects};
 use ends::WaitingForEnds;
-use intake::Intake;
+use intake::{Intake, Ways};
 use pace::Pace;
 #[cfg(feature = "testing")]
 pub(crate) use questions::Waiting;
@@ -88,6 +88,7 @@ pub(crate) struct QueueActor {
     schedule: Schedule,
     effects: Effects,
     intake: VecDeque<Intake>,
+    ways: Ways,
     pace: Pace,
     outcomes: VecDeque<(Ticket, Attempt, Ended)>,
     /// Selected and not yet settled, where more has to be known of it than that its ticket runs: that its target is to be told, or that the
@@ -139,6 +140,7 @@ impl QueueActor {
             schedule: Schedule::new(rules.policies.keys().cloned()),
             effects: Effects::default(),
             intake: VecDeque::new(),
+            ways: Ways::default(),
             pace: Pace::new(rules.limits.capacity),
             outcomes: VecDeque::new(),
             watched: foldhash::HashMap::default(),

@@ -1,4 +1,4 @@
-//! WorkerActor: runs admitted attempts, many at once, as local futures of its arbiter. An attempt is a list of phases;
+//! WorkerActor: runs admitted attempts, many at once, as local futures in one list. An attempt is a list of phases;
 //! a panic, a timeout and a cut-off join the same end. It decides nothing about what becomes of a ticket.
 
 use std::any::Any;
@@ -274,4 +274,57 @@ async fn first_of(
         late.as_mut().poll(task).map(|()| First::Late)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::task::{Context, Waker};
+
+    use futures_util::task::noop_waker;
+
+    use super::*;
+
+    #[test]
+    fn only_those_that_were_woken_are_looked_at() {
+        let mut attempts = Attempts::default();
+        let polls = Rc::new(Cell::new(0));
+        let wakers: Rc<RefCell<Vec<Waker>>> = Rc::default();
+        for _ in 0..1000 {
+            let (polls, wakers) = (polls.clone(), wakers.clone());
+            attempts.add(std::future::poll_fn(move |task| {
+                polls.set(polls.get() + 1);
+                wakers.borrow_mut().push(task.waker().clone());
+                if polls.get() > 1000 { Poll::Ready(()) } else { Poll::Pending }
+            }));
+        }
+        let waker = noop_waker();
+        let mut task = Context::from_waker(&waker);
+        // A list lets others have their turn between.
+        while polls.get() < 1000 {
+            assert!(attempts.go_on(&mut task).is_pending());
+        }
+        wakers.borrow()[500].wake_by_ref();
+        assert!(attempts.go_on(&mut task).is_pending());
+        assert_eq!((polls.get(), attempts.0.len()), (1001, 999));
+        wakers.borrow().iter().for_each(Waker::wake_by_ref);
+        while attempts.go_on(&mut task).is_pending() {}
+        assert!(attempts.are_over());
+    }
+
+    #[test]
+    fn a_panic_that_is_not_the_jobs_own_goes_no_further_than_its_attempt() {
+        let mut attempts = Attempts::default();
+        let ended = Rc::new(Cell::new(0));
+        for n in 0..10 {
+            let ended = ended.clone();
+            attempts.add(async move {
+                assert!(n != 4, "one of them");
+                ended.set(ended.get() + 1);
+            });
+        }
+        let waker = noop_waker();
+        while attempts.go_on(&mut Context::from_waker(&waker)).is_pending() {}
+        assert_eq!((ended.get(), attempts.are_over()), (9, true));
+    }
 }

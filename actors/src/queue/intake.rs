@@ -2,11 +2,12 @@
 //! full.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use actix::{Context, Handler};
 use journeyman_core::queue::Change;
 use journeyman_core::schedule::{Entry, Wake};
-use journeyman_core::{JobId, Now, Op, Span, Target, Ticket};
+use journeyman_core::{JobId, Now, Op, Packed, Route, Span, Target, Ticket};
 
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, due_after, pending};
@@ -14,6 +15,40 @@ use crate::admission::Room;
 use crate::answers::{Cancelled, Receipt};
 use crate::error::EnqueueError;
 use crate::messages::{Called, Cancel, Due, Enqueue, Few, NewJob, Reply};
+
+/// Exchanges the route that calls for jobs of one kind share for the queue's own. Each call counts one more that has it, on a thread of
+/// its own; were the queue to look at it and count it off for each job, the two would be in each other's way. So it knows it by its place
+/// in memory, and counts off all of a turn in one go.
+#[derive(Default)]
+pub(super) struct Ways {
+    /// That of the last call which had none of its own, and the queue's.
+    last: Option<(Arc<Route>, Arc<Route>)>,
+    left: Vec<Arc<Route>>,
+}
+
+impl Ways {
+    /// Gives the job the queue's route, if that is known; else answers that of its call.
+    fn leave(&mut self, job: &mut Packed) -> Option<Arc<Route>> {
+        match &self.last {
+            Some((calling, own)) if Arc::ptr_eq(calling, job.route()) => {
+                self.left.push(job.share(own.clone()));
+                None
+            }
+            // One that has a target is of its call alone.
+            _ => Some(job.route()).filter(|route| route.target.is_none()).cloned(),
+        }
+    }
+
+    fn learn(&mut self, calling: Option<Arc<Route>>, own: &Arc<Route>) {
+        if let Some(calling) = calling {
+            self.last = Some((calling, own.clone()));
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.left.clear();
+    }
+}
 
 /// A call that waits for its turn.
 pub(super) enum Intake {
@@ -24,6 +59,12 @@ pub(super) enum Intake {
 impl QueueActor {
     /// Takes in as many calls as this turn may. Answers whether the next turn may take in more.
     pub(super) fn take_in(&mut self, now: Now) -> bool {
+        let may_take_more = self.take_in_calls(now);
+        self.ways.give_back();
+        may_take_more
+    }
+
+    fn take_in_calls(&mut self, now: Now) -> bool {
         for _ in 0..self.pace.calls() {
             let Some(call) = self.intake.pop_front() else { return false };
             let bytes = match &call {
@@ -53,7 +94,7 @@ impl QueueActor {
             });
         }
         let mut receipts = Few::with_capacity(jobs.len());
-        for NewJob { job, key, due, .. } in jobs {
+        for NewJob { mut job, key, due, .. } in jobs {
             if let Some(holder) = key.as_ref().and_then(|key| self.writer.queue().holder(key, now.wall)) {
                 receipts.push(Receipt::existing(JobId::of(holder), self.writer.queue().last()));
                 continue;
@@ -63,11 +104,13 @@ impl QueueActor {
                 Due::After(wait) => (due_after(now, wait), None),
                 Due::At(due) => (due, None),
             };
+            let calling = self.ways.leave(&mut job);
             let op = Op::Enqueue { now: now.wall, due, key, job };
             let Some((seq, Change::Enqueued(ticket))) = self.decide(now, op) else { continue };
             self.skews.stored(ticket, now);
             receipts.push(Receipt::new(JobId::of(ticket), seq));
             if let Some(entry) = pending(self.writer.queue(), &self.skews, ticket) {
+                self.ways.learn(calling, entry.route);
                 self.schedule.insert(Entry { wake: wake.unwrap_or(entry.wake), ..entry });
                 self.effects.push(seq, Effect::Enqueued { ticket, route: entry.route.clone() });
             }
