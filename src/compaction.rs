@@ -10,8 +10,9 @@ use crate::disk::Disk;
 use crate::ids::Seq;
 use crate::journal::{Boundary, RecoverError, Salt, Sealed, removable};
 use crate::queue::Queue;
+use crate::room::Room;
 use crate::snapshot::{Draft, Finished, Loaded, Loading, SnapshotError, SnapshotStore, Verified, Verifying};
-use crate::store::{FoldError, fold, newest_first};
+use crate::store::{FoldError, fold, fold_within, newest_first};
 
 /// One compaction.
 pub struct Compaction {
@@ -20,6 +21,8 @@ pub struct Compaction {
     /// The segment that is being written: those before it are sealed.
     before: u64,
     salt: Salt,
+    /// Where payloads are that are not to be in memory.
+    room: Option<Room>,
     passed_over: Vec<SnapshotError>,
     stage: Stage,
 }
@@ -128,7 +131,14 @@ impl Compaction {
     /// [`CompactionError`] when the snapshots cannot be listed.
     pub fn begin(disk: Arc<dyn Disk>, snapshots: Box<dyn SnapshotStore>, before: u64, salt: Salt) -> Result<Self, CompactionError> {
         let rest = newest_first(&*snapshots)?.into_iter();
-        Ok(Self { disk, snapshots, before, salt, passed_over: Vec::new(), stage: Stage::Choosing { rest } })
+        Ok(Self { disk, snapshots, before, salt, room: None, passed_over: Vec::new(), stage: Stage::Choosing { rest } })
+    }
+
+    /// The same with no more of the payloads in memory than there is room for. The others are where the room puts them, until it is over.
+    #[must_use]
+    pub fn within(mut self, room: Room) -> Self {
+        self.room = Some(room);
+        self
     }
 
     /// What the next step will be busy with; none when it is over.
@@ -186,6 +196,9 @@ impl Compaction {
         self.stage = match loading.step() {
             Ok(Some(bytes)) => {
                 read = bytes;
+                if let (Some(room), Some(queue)) = (&mut self.room, loading.queue()) {
+                    room.make(queue);
+                }
                 Stage::Loading { rest, loading }
             }
             Ok(None) => match loading.finish() {
@@ -203,6 +216,7 @@ impl Compaction {
             return Err(error.into());
         }
         self.passed_over.push(error);
+        self.room.iter_mut().for_each(Room::clear);
         Ok(Stage::Choosing { rest })
     }
 
@@ -216,7 +230,11 @@ impl Compaction {
     }
 
     fn fold(&mut self, base: Option<Boundary>, mut queue: Queue, mut sealed: Sealed) -> Result<Progress, CompactionError> {
-        let read = sealed.step(STEP_BYTES, STEP_RECORDS, |batch| fold(&mut queue, batch))?;
+        let room = &mut self.room;
+        let read = sealed.step(STEP_BYTES, STEP_RECORDS, |batch| match room {
+            Some(room) => fold_within(&mut queue, batch, room),
+            None => fold(&mut queue, batch),
+        })?;
         self.stage = match read {
             Some(_) => Stage::Folding { base, queue, sealed },
             None => {
@@ -228,7 +246,7 @@ impl Compaction {
     }
 
     fn write(&mut self, base: Option<Boundary>, queue: Queue, mut draft: Draft, behind: u64) -> Result<Progress, CompactionError> {
-        let written = draft.step(&queue)?;
+        let written = draft.step_within(&queue, self.room.as_mut())?;
         self.stage = match written {
             Some(_) => Stage::Writing { base, queue, draft, behind },
             None => {
@@ -240,7 +258,7 @@ impl Compaction {
     }
 
     fn verify(&mut self, base: Option<Boundary>, queue: Queue, mut verifying: Verifying, behind: u64) -> Result<Progress, CompactionError> {
-        let read = verifying.step(&queue)?;
+        let read = verifying.step_within(&queue, self.room.as_mut())?;
         self.stage = match read {
             Some(_) => Stage::Verifying { base, queue, verifying, behind },
             None => Stage::Publishing { base, verified: verifying.finish(&queue)?, behind },
@@ -279,6 +297,12 @@ impl Compaction {
         }
         self.stage = Stage::Sweeping(sweep);
         Ok(working(Phase::Sweeping, 0, 0))
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        self.room.iter_mut().for_each(Room::clear);
     }
 }
 
