@@ -39,6 +39,7 @@ mod messages;
 mod metrics;
 mod outcomes;
 mod pace;
+mod payloads_away;
 mod reopening;
 mod reports;
 mod security;

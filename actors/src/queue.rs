@@ -8,6 +8,7 @@ mod ends;
 mod intake;
 mod outcomes;
 mod pace;
+mod payloads;
 mod questions;
 mod selection;
 mod timing;
@@ -31,6 +32,7 @@ use crate::ledger::{self, Ended, Ledger, Reign, Standing};
 use crate::line::Calls;
 use crate::messages::{Admitted, Appended, Beat, Compact, Released, Reply, Selected, Units, Want};
 use crate::metrics::{self, Meters};
+use crate::payloads::Desk;
 use crate::registry::Policies;
 use crate::skews::{Skews, skew_of};
 use crate::status::Status;
@@ -41,6 +43,7 @@ use effects::{Effect, Effects};
 use ends::WaitingForEnds;
 use intake::Intake;
 use pace::Pace;
+use payloads::Away;
 #[cfg(feature = "testing")]
 pub(crate) use questions::Waiting;
 use questions::WaitingForIdle;
@@ -57,6 +60,7 @@ pub(crate) struct Links {
     pub workers: Workers,
     pub breakers: StartBreaker,
     pub compactor: Recipient<Compact>,
+    pub payloads: Desk,
 }
 
 /// Starts the breaker of a target beside the queue.
@@ -94,6 +98,8 @@ pub(crate) struct QueueActor {
     running: foldhash::HashMap<Ticket, (Attempt, Option<Target>)>,
     /// Attempts without a breaker that set out when all that is durable has been released.
     starts: Vec<Admitted>,
+    /// Payloads that are not in memory.
+    away: Away,
     skews: Skews,
     spare: Option<Units>,
     /// Units that the pool was asked for and has not given yet.
@@ -138,6 +144,7 @@ impl QueueActor {
             outcomes: VecDeque::new(),
             running: foldhash::HashMap::default(),
             starts: Vec::new(),
+            away: Away::default(),
             skews,
             spare: None,
             asked: 0,
@@ -194,6 +201,7 @@ impl QueueActor {
                 Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target().cloned()))),
             }
         }
+        self.away.found(self.writer.queue().tickets().map(|(ticket, _)| ticket).last().unwrap_or_default());
         for (kind, tickets) in unknown {
             events::unknown_kinds(&kind, tickets);
         }
@@ -277,8 +285,11 @@ impl QueueActor {
             if !self.intake.is_empty() && (is_empty || may_take_more) {
                 self.request_turn_later(ctx);
             }
-            self.watch_journal(now);
+            self.watch_disk(now);
             self.compact_if_due(now);
+            if self.put_away(now) {
+                self.request_turn_later(ctx);
+            }
         }
         self.sweep_breakers(now);
         self.answer_idle(now);
@@ -336,10 +347,15 @@ impl QueueActor {
             answers += usize::from(effect.answers_a_call());
             self.perform(now, seq, effect);
         }
+        self.away.ask(now, &self.links.payloads);
+        self.send_starts();
+        answers
+    }
+
+    fn send_starts(&mut self) {
         if !self.starts.is_empty() {
             self.links.workers.send(mem::take(&mut self.starts));
         }
-        answers
     }
 
     fn decide(&mut self, now: Now, op: Op) -> Option<(journeyman_core::Seq, Change)> {

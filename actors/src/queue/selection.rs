@@ -4,7 +4,7 @@
 use actix::Message;
 use actix::{Context, Handler, Recipient};
 use journeyman_core::breaker::Position;
-use journeyman_core::queue::{Change, Phase};
+use journeyman_core::queue::{Change, Live, Phase};
 use journeyman_core::schedule::Gate;
 use journeyman_core::{Attempt, Now, Op, Span, Target, Ticket, Time};
 
@@ -88,14 +88,23 @@ impl QueueActor {
             // Another queue is in office, and decides what becomes of it.
             return drop(unit);
         }
-        let policy = self.policy(live);
-        let (number, timeout) = (live.failures().saturating_add(1), policy.attempt_timeout());
-        let selected = Selected {
-            flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone()),
-            budget: policy.budget(live.failures(), live.start()),
-            now: self.time_of(now, ticket, live),
-        };
-        match live.job.target().cloned() {
+        let (number, timeout) = (live.failures().saturating_add(1), self.policy(live).attempt_timeout());
+        let flight = Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone());
+        if live.job.is_away() && !self.stage.is_cutting_off() {
+            return self.away.want(flight);
+        }
+        let (selected, target) = (self.selected(now, live, flight), live.job.target().cloned());
+        self.set_out(now, selected, target);
+    }
+
+    /// With what is left to it now.
+    pub(super) fn selected(&self, now: Now, live: &Live, flight: Flight) -> Selected {
+        let (budget, now) = (self.policy(live).budget(live.failures(), live.start()), self.time_of(now, flight.ticket, live));
+        Selected { flight, budget, now }
+    }
+
+    pub(super) fn set_out(&mut self, now: Now, selected: Selected, target: Option<Target>) {
+        match target {
             _ if self.stage.is_cutting_off() => selected.flight.finish(Ended::NeverBegan),
             Some(target) => self.breaker(now, &target).do_send(selected),
             None => match selected.budget.admit(selected.now) {
