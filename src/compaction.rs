@@ -36,7 +36,8 @@ pub enum Progress {
         phase: Phase,
         /// Bytes that it read from the disk.
         read_bytes: u64,
-        /// Bytes that it wrote, as the snapshot counts them; a store may take more for them.
+        /// Bytes that it wrote: those of the snapshot, as that counts them (a store may take more for them), and of payloads that were put
+        /// away.
         written_bytes: u64,
     },
     /// Everything sealed is in the newest snapshot already. Nothing was written and nothing removed.
@@ -192,7 +193,7 @@ impl Compaction {
     }
 
     fn load(&mut self, rest: std::vec::IntoIter<Seq>, mut loading: Loading) -> Result<Progress, CompactionError> {
-        let mut read = 0;
+        let (mut read, before) = (0, self.put_away());
         self.stage = match loading.step() {
             Ok(Some(bytes)) => {
                 read = bytes;
@@ -207,7 +208,12 @@ impl Compaction {
             },
             Err(error) => self.pass_over(error, rest)?,
         };
-        Ok(working(Phase::Loading, read, 0))
+        Ok(working(Phase::Loading, read, self.put_away() - before))
+    }
+
+    /// Bytes that were written to put payloads away.
+    fn put_away(&self) -> u64 {
+        self.room.as_ref().map_or(0, Room::written)
     }
 
     /// A damaged snapshot is no reason to stop as long as the segments before it are there: the next one takes its place.
@@ -230,6 +236,7 @@ impl Compaction {
     }
 
     fn fold(&mut self, base: Option<Boundary>, mut queue: Queue, mut sealed: Sealed) -> Result<Progress, CompactionError> {
+        let before = self.put_away();
         let room = &mut self.room;
         let read = sealed.step(STEP_BYTES, STEP_RECORDS, |batch| match room {
             Some(room) => fold_within(&mut queue, batch, room),
@@ -242,7 +249,7 @@ impl Compaction {
                 Stage::Writing { base, queue, draft, behind: sealed.bytes() }
             }
         };
-        Ok(working(Phase::Folding, read.unwrap_or_default(), 0))
+        Ok(working(Phase::Folding, read.unwrap_or_default(), self.put_away() - before))
     }
 
     fn write(&mut self, base: Option<Boundary>, queue: Queue, mut draft: Draft, behind: u64) -> Result<Progress, CompactionError> {

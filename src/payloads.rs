@@ -26,6 +26,8 @@ pub struct Payloads {
     moving: Option<(Slot, u64)>,
     /// Files that could not be removed when they should.
     left: Vec<String>,
+    /// Bytes written into all files that there ever were.
+    written: u64,
 }
 
 /// The file that is being written.
@@ -93,7 +95,7 @@ impl Payloads {
     #[must_use]
     pub fn with_files_of(disk: Arc<dyn Disk>, numbers: Numbers, file_bytes: u64) -> Self {
         let file_bytes = file_bytes.clamp(1, MOST_FILE_BYTES);
-        Self { disk, numbers, file_bytes, book: Book::default(), writing: None, moving: None, left: Vec::new() }
+        Self { disk, numbers, file_bytes, book: Book::default(), writing: None, moving: None, left: Vec::new(), written: 0 }
     }
 
     /// Removes the files that an earlier process, or an earlier reign of this one, has left. Answers how many.
@@ -226,6 +228,12 @@ impl Payloads {
         (self.book.live(), self.book.total())
     }
 
+    /// Bytes written since it was made.
+    #[must_use]
+    pub const fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Moves what of a file is still wanted and begins at `offset` or soon behind it. Answers how far it has come.
     fn move_some(&mut self, slot: Slot, offset: u64) -> Result<u64, TidyError> {
         let Some(file) = self.book.file(slot) else { return Ok(offset) };
@@ -278,6 +286,7 @@ impl Payloads {
         let Some(writing) = self.writing.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
         let written = writing.file.write_at(writing.end, &bytes);
         writing.end += bytes.len() as u64;
+        self.written += bytes.len() as u64;
         self.book.grown(writing.slot, bytes.len() as u64);
         if let Err(error) = written {
             // Nobody knows what of it is there: nothing is put behind it.

@@ -358,6 +358,12 @@ impl Queue {
         self.tickets.iter_from(first)
     }
 
+    /// The newest of the tickets that live; 0 when none does.
+    #[must_use]
+    pub fn last_ticket(&self) -> Ticket {
+        self.tickets.last().unwrap_or_default()
+    }
+
     /// The last record that was applied.
     #[must_use]
     pub const fn last(&self) -> Seq {
@@ -489,11 +495,6 @@ impl Queue {
         let forgets = bugs::on(Bug::NoSeqPersistence) && self.pieces() == 0;
         let (issued, ends) = if forgets { Default::default() } else { (self.issued, self.ends) };
         Facts { last: self.last, epoch: self.epoch, issued, ends }
-    }
-
-    /// The newest of the tickets that live.
-    pub(crate) fn last_ticket(&self) -> Ticket {
-        self.tickets.last().unwrap_or_default()
     }
 
     pub(crate) fn tickets_after(&self, ticket: Ticket) -> impl Iterator<Item = (Ticket, &Live)> {

@@ -46,6 +46,11 @@ impl Room {
         }
     }
 
+    /// Bytes that were written to put payloads away.
+    pub(crate) const fn written(&self) -> u64 {
+        self.payloads.written()
+    }
+
     /// The ticket has ended.
     pub(crate) fn forget(&mut self, ticket: Ticket) {
         self.payloads.forget(ticket);

@@ -40,6 +40,7 @@ mod metrics;
 mod outcomes;
 mod pace;
 mod payloads_away;
+mod payloads_stuck;
 mod reopening;
 mod reports;
 mod security;

@@ -201,7 +201,7 @@ impl QueueActor {
                 Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target().cloned()))),
             }
         }
-        self.away.found(self.writer.queue().tickets().map(|(ticket, _)| ticket).last().unwrap_or_default());
+        self.away.found(self.writer.queue().last_ticket());
         for (kind, tickets) in unknown {
             events::unknown_kinds(&kind, tickets);
         }

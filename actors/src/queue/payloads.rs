@@ -9,7 +9,6 @@ use journeyman_core::queue::{Live, Phase};
 use journeyman_core::{Now, Packed, Ticket, Time};
 
 use super::QueueActor;
-use super::drain::Stage;
 use crate::config;
 use crate::ledger::Ended;
 use crate::messages::{Fetch, Fetched, Flight, Forget, PutAway, WentAway};
@@ -104,7 +103,7 @@ impl QueueActor {
         if !self.away.unwanted.is_empty() {
             self.links.payloads.forget.do_send(Forget(mem::take(&mut self.away.unwanted)));
         }
-        if self.away.putting.is_some() || self.stage == Stage::ReadOnly {
+        if self.away.putting.is_some() {
             return false;
         }
         let over = self.writer.queue().weight_in_memory().saturating_sub(self.rules.limits.payload_memory);
@@ -209,7 +208,7 @@ impl Handler<Fetched> for QueueActor {
             let phase = Phase::Running { attempt: flight.attempt };
             match self.writer.queue().get(flight.ticket).filter(|live| live.phase() == phase) {
                 Some(live) => {
-                    let (selected, target) = (self.selected(now, live, flight), live.job.target().cloned());
+                    let (selected, target) = (self.selected(now, live, self.policy(live), flight), live.job.target().cloned());
                     self.set_out(now, selected, target);
                 }
                 // Cancelled meanwhile.

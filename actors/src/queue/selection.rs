@@ -6,7 +6,7 @@ use actix::{Context, Handler, Recipient};
 use journeyman_core::breaker::Position;
 use journeyman_core::queue::{Change, Live, Phase};
 use journeyman_core::schedule::Gate;
-use journeyman_core::{Attempt, Now, Op, Span, Target, Ticket, Time};
+use journeyman_core::{Attempt, Now, Op, Policy, Span, Target, Ticket, Time};
 
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, pending};
@@ -88,18 +88,19 @@ impl QueueActor {
             // Another queue is in office, and decides what becomes of it.
             return drop(unit);
         }
-        let (number, timeout) = (live.failures().saturating_add(1), self.policy(live).attempt_timeout());
+        let policy = self.policy(live);
+        let (number, timeout) = (live.failures().saturating_add(1), policy.attempt_timeout());
         let flight = Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone());
         if live.job.is_away() && !self.stage.is_cutting_off() {
             return self.away.want(flight);
         }
-        let (selected, target) = (self.selected(now, live, flight), live.job.target().cloned());
+        let (selected, target) = (self.selected(now, live, policy, flight), live.job.target().cloned());
         self.set_out(now, selected, target);
     }
 
     /// With what is left to it now.
-    pub(super) fn selected(&self, now: Now, live: &Live, flight: Flight) -> Selected {
-        let (budget, now) = (self.policy(live).budget(live.failures(), live.start()), self.time_of(now, flight.ticket, live));
+    pub(super) fn selected(&self, now: Now, live: &Live, policy: Policy, flight: Flight) -> Selected {
+        let (budget, now) = (policy.budget(live.failures(), live.start()), self.time_of(now, flight.ticket, live));
         Selected { flight, budget, now }
     }
 
