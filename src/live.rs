@@ -44,6 +44,17 @@ pub(crate) struct History {
     pub key: Option<Key>,
 }
 
+impl Phase {
+    /// The attempt that runs.
+    #[must_use]
+    pub const fn attempt(self) -> Option<Attempt> {
+        match self {
+            Self::Running { attempt } => Some(attempt),
+            Self::Pending { .. } => None,
+        }
+    }
+}
+
 impl Live {
     /// A new ticket, pending until `start`.
     pub(crate) fn new(job: Packed, key: Option<Key>, start: Time) -> Self {

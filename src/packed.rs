@@ -323,6 +323,15 @@ pub(crate) struct Head<'a> {
 }
 
 impl Head<'_> {
+    /// Appends the bytes that postcard writes of it.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.priority);
+        bytes::text(out, self.kind);
+        bytes::number(out, self.version.into());
+        out.push(self.codec.0);
+        bytes::optional(out, self.target);
+    }
+
     fn goes_along(&self, route: &Route) -> bool {
         self.kind == route.kind.as_str() && self.target == route.target.as_ref().map(Target::as_str)
     }
@@ -352,14 +361,28 @@ impl<'a> Body<'a> {
     }
 
     fn in_one_piece(&self) -> Arc<[u8]> {
-        // Most are small: no need to ask for memory twice.
-        let mut small = [0; SMALL];
-        if let Ok(bytes) = postcard::to_slice(self, &mut small) {
-            return Arc::from(&*bytes);
+        if self.options.is_empty() && self.meta.is_empty() {
+            return short(self.payload);
         }
         let mut bytes = Vec::with_capacity(self.payload.len() + SMALL);
         bytes::write(&mut bytes, self);
         bytes.into()
+    }
+}
+
+/// The body of a job that has a payload only.
+fn short(payload: &[u8]) -> Arc<[u8]> {
+    // Most are small: no need to ask for memory twice.
+    let mut small = [0; SMALL];
+    // No options, no meta, and how many bytes follow.
+    let head = 2 + postcard::to_slice(&payload.len(), &mut small[2..]).map_or(0, |length| length.len());
+    let end = head + payload.len();
+    match small.get_mut(head..end) {
+        Some(room) => {
+            room.copy_from_slice(payload);
+            Arc::from(&small[..end])
+        }
+        None => [&small[..head], payload].concat().into(),
     }
 }
 

@@ -343,6 +343,12 @@ impl Queue {
         self.tickets.get(ticket)
     }
 
+    /// Whether `attempt` is the one that runs the ticket.
+    #[must_use]
+    pub fn is_run_by(&self, ticket: Ticket, attempt: Attempt) -> bool {
+        self.get(ticket).is_some_and(|live| live.phase() == Phase::Running { attempt })
+    }
+
     /// The route of the ticket that came last: that of the next one is often the same.
     pub(crate) const fn last_route(&self) -> Option<&Arc<Route>> {
         self.routes.last.as_ref()

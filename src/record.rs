@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::bytes::write;
+use crate::bytes::{number, optional, text, write};
 use crate::ids::{Attempt, Epoch, Key, Seq, Ticket};
 use crate::job::{Cause, End, Fault};
 use crate::op::{Op, Record};
@@ -19,25 +19,39 @@ use crate::time::Time;
 /// Appends the bytes of `record` to `out`.
 pub fn encode(record: &Record, out: &mut Vec<u8>) {
     match record {
-        Record::Lead { epoch } => put(out, LEAD, epoch),
+        Record::Lead { epoch } => numbers(out, [LEAD.into(), epoch.0]),
         Record::Op(Op::Enqueue { now, due, key, job }) => {
-            let key = key.as_ref().map(Key::as_str);
-            put(out, ENQUEUE, &Enqueue { now: *now, due: *due, key, head: job.head() });
+            numbers(out, [ENQUEUE.into(), now.0, due.0]);
+            optional(out, key.as_ref().map(Key::as_str));
+            job.head().encode(out);
             out.extend_from_slice(job.body_bytes());
         }
-        Record::Op(Op::Select { ticket }) => put(out, SELECT, ticket),
+        Record::Op(Op::Select { ticket }) => numbers(out, [SELECT.into(), ticket.0]),
         Record::Op(Op::Complete { ticket, attempt, end, fault: None }) => {
-            put(out, COMPLETE, &(ticket, attempt.0, tag_of_end(*end)));
+            numbers(out, [COMPLETE.into(), ticket.0, attempt.0.0]);
+            out.push(tag_of_end(*end));
         }
         Record::Op(Op::Complete { ticket, attempt, end, fault: Some(fault) }) => {
-            put(out, COMPLETE_WITH_FAULT, &(ticket, attempt.0, tag_of_end(*end), fault.cause().tag(), fault.text()));
+            numbers(out, [COMPLETE_WITH_FAULT.into(), ticket.0, attempt.0.0]);
+            out.push(tag_of_end(*end));
+            put_fault(out, fault);
         }
-        Record::Op(Op::Cancel { ticket }) => put(out, CANCEL, ticket),
+        Record::Op(Op::Cancel { ticket }) => numbers(out, [CANCEL.into(), ticket.0]),
         Record::Op(Op::Requeue { ticket, attempt, due, fault }) => {
-            put(out, REQUEUE, &(ticket, attempt.0, due, fault.cause().tag(), fault.text()));
+            numbers(out, [REQUEUE.into(), ticket.0, attempt.0.0, due.0]);
+            put_fault(out, fault);
         }
-        Record::Op(Op::Defer { ticket, attempt, due }) => put(out, DEFER, &(ticket, attempt.0, due)),
+        Record::Op(Op::Defer { ticket, attempt, due }) => numbers(out, [DEFER.into(), ticket.0, attempt.0.0, due.0]),
     }
+}
+
+fn numbers<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
+    numbers.into_iter().for_each(|one| number(out, one));
+}
+
+fn put_fault(out: &mut Vec<u8>, fault: &Fault) {
+    out.push(fault.cause().tag());
+    text(out, fault.text());
 }
 
 /// Takes the next record off the front of `bytes`.
@@ -93,7 +107,7 @@ pub enum Malformed {
 /// The most bytes that a record which ends an attempt can take: tags, numbers and a whole fault.
 pub const LARGEST_END: u64 = Fault::TEXT_LIMIT as u64 + 64;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Enqueue<'a> {
     now: Time,
     due: Time,

@@ -184,8 +184,17 @@ impl Schedule {
     /// [`Schedule::settled`].
     pub fn take_least(&mut self) -> Option<Ticket> {
         let (order, id) = self.heads.first_key_value().map(|(order, id)| (*order, *id))?;
-        let target = self.lanes.get(&id).and_then(|lane| lane.route.target.clone());
-        self.change(id, |lane| _ = lane.ready.remove(order));
+        let lane = self.lanes.get_mut(&id)?;
+        // It is the head of a lane that is not held.
+        lane.ready.pop_first();
+        self.ready -= 1;
+        self.runnable -= 1;
+        if let Some(next) = lane.head() {
+            self.heads.insert(next, id);
+        }
+        // Behind that, so that the tree is not given up and made again.
+        self.heads.remove(&order);
+        let target = lane.route.target.clone();
         if let Some(target) = target
             && let Some(gated) = self.targets.get_mut(&target)
             && matches!(gated.gate, Gate::Probing { .. })
@@ -383,7 +392,7 @@ impl Schedule {
         }
     }
 
-    /// Every change of a lane goes through here, so that heads and counters follow.
+    /// Every change of a lane but that of its least goes through here, so that heads and counters follow.
     fn change(&mut self, id: u32, change: impl FnOnce(&mut Lane)) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let (ready, runnable, head) = (lane.ready.len(), lane.runnable(), lane.head());

@@ -77,11 +77,23 @@ impl<T: Copy + Ord> Sorted<T> {
         if page.is_empty() && self.len > 0 {
             let bound = *bound;
             self.pages.remove(&bound);
-        } else if page.len() < page.capacity() / 4 {
-            // A few that stay for long do not keep the room of all that were beside them.
-            page.shrink_to(ITEMS / 8);
+        } else {
+            give_back(page);
         }
         true
+    }
+
+    /// Takes the least out.
+    pub(crate) fn pop_first(&mut self) -> Option<T> {
+        let mut page = self.pages.first_entry()?;
+        let item = page.get_mut().pop_front()?;
+        self.len -= 1;
+        if page.get().is_empty() && self.len > 0 {
+            page.remove();
+        } else {
+            give_back(page.get_mut());
+        }
+        Some(item)
     }
 
     /// Puts the item in front of the page behind it, if that has room: what comes against the order fills pages as well.
@@ -109,6 +121,13 @@ impl<T: Copy + Ord> Sorted<T> {
     }
 }
 
+/// A few that stay for long do not keep the room of all that were beside them.
+fn give_back<T>(page: &mut VecDeque<T>) {
+    if page.len() < page.capacity() / 4 {
+        page.shrink_to(ITEMS / 8);
+    }
+}
+
 /// Items of a page: many enough that the tree of pages is small, few enough that one that comes or goes moves little.
 const ITEMS: usize = 64;
 
@@ -129,8 +148,10 @@ mod tests {
                 for item in items {
                     if what & 2 == 0 || what & 4 == 0 {
                         assert_eq!(sorted.insert(item), set.insert(item));
-                    } else {
+                    } else if what & 8 == 0 {
                         assert_eq!(sorted.remove(item), set.remove(&item));
+                    } else {
+                        assert_eq!(sorted.pop_first(), set.pop_first());
                     }
                     assert_eq!((sorted.first(), sorted.len()), (set.first().copied(), set.len()));
                 }

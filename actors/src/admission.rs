@@ -18,10 +18,11 @@ struct Inner {
     awake: Notify,
 }
 
-/// The place of one call; given back on drop.
+/// The place of a call, or of several; given back on drop.
 #[derive(Debug)]
 pub(crate) struct Room {
     admission: Admission,
+    calls: u64,
     bytes: u64,
 }
 
@@ -40,7 +41,7 @@ impl Admission {
         if before == 0 {
             self.0.awake.notify_one();
         }
-        Ok(Room { admission: self.clone(), bytes })
+        Ok(Room { admission: self.clone(), calls: 1, bytes })
     }
 }
 
@@ -58,8 +59,19 @@ impl Admission {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.admission.0.calls.give(1);
-        self.admission.0.bytes.give(self.bytes);
+        if self.calls > 0 {
+            self.admission.0.calls.give(self.calls);
+            self.admission.0.bytes.give(self.bytes);
+        }
+    }
+}
+
+impl Room {
+    /// Makes this the place of both; of the same bound, as there is one.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.admission.0, &other.admission.0), "a place at the same edge");
+        self.calls += std::mem::take(&mut other.calls);
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
@@ -96,7 +108,10 @@ mod tests {
         assert!(admission.enter(1).is_err(), "bytes are all taken");
         let second = admission.enter(0).expect("a call without bytes");
         assert!(admission.enter(0).is_err(), "calls are all taken");
-        drop((first, second));
-        assert!(admission.enter(10).is_ok());
+        let mut both = first;
+        both.join(second);
+        assert!(admission.enter(0).is_err(), "joined, they are still taken");
+        drop(both);
+        assert_eq!((admission.calls(), admission.0.bytes.taken.load(Ordering::Relaxed)), (0, 0));
     }
 }

@@ -41,16 +41,7 @@ impl Clock {
 
     /// Waits for so long by the steady clock, from this call on, whenever the wait is first polled.
     pub(crate) fn sleep(&self, span: Span) -> impl Future<Output = ()> + use<> {
-        let sleep = match self {
-            Self::System(_) => Ok(tokio::time::sleep(span.into())),
-            Self::Virtual(clock) => Err((clock.clone(), self.now().steady + span)),
-        };
-        async move {
-            match sleep {
-                Ok(sleep) => sleep.await,
-                Err((clock, at)) => clock.sleep_until(at).await,
-            }
-        }
+        self.stopwatch().reaches(span)
     }
 
     /// Lets others go on until it is enough for the caller, for at most so long of real time. On a virtual clock, nothing is waited for.
@@ -101,6 +92,22 @@ impl Stopwatch {
         match self {
             Self::System(start) => start.elapsed(),
             Self::Virtual(clock, start) => clock.now().steady.since(*start).into(),
+        }
+    }
+
+    /// Waits until it shows so much. A wait that is never polled costs next to nothing.
+    pub(crate) fn reaches(&self, span: Span) -> impl Future<Output = ()> + use<> {
+        let until = match self {
+            Self::System(start) => Ok(start.checked_add(span.into())),
+            Self::Virtual(clock, start) => Err((clock.clone(), *start + span)),
+        };
+        async move {
+            match until {
+                Ok(Some(at)) => tokio::time::sleep_until(at.into()).await,
+                // Beyond all that the clock can show.
+                Ok(None) => std::future::pending().await,
+                Err((clock, at)) => clock.sleep_until(at).await,
+            }
         }
     }
 }

@@ -21,21 +21,31 @@ pub struct Cx<C> {
 
 /// What all clones of a [`Cx`] share.
 pub(crate) struct Running {
-    pub ticket: Ticket,
-    pub attempt: Attempt,
-    pub number: u32,
-    pub meta: Vec<(String, String)>,
-    pub ledger: Ledger,
+    ticket: Ticket,
+    attempt: Attempt,
+    number: u32,
+    meta: Vec<(String, String)>,
+    surroundings: Rc<Surroundings>,
     /// Asked for when the job wants to know.
-    pub cancelled: OnceCell<CancellationToken>,
+    cancelled: OnceCell<CancellationToken>,
+}
+
+/// What all attempts of a worker can ask: one for all of them, as a count that several threads keep of whoever has it costs each of them.
+pub(crate) struct Surroundings {
+    pub ledger: Ledger,
     pub draining: watch::Receiver<bool>,
     pub clock: Clock,
     pub jobs: Jobs,
 }
 
 impl Running {
+    pub(crate) const fn new(name: (Ticket, Attempt), number: u32, meta: Vec<(String, String)>, surroundings: Rc<Surroundings>) -> Self {
+        let (ticket, attempt) = name;
+        Self { ticket, attempt, number, meta, surroundings, cancelled: OnceCell::new() }
+    }
+
     fn cancelled(&self) -> &CancellationToken {
-        self.cancelled.get_or_init(|| self.ledger.cancelled(self.ticket, self.attempt))
+        self.cancelled.get_or_init(|| self.surroundings.ledger.cancelled(self.ticket, self.attempt))
     }
 }
 
@@ -82,18 +92,18 @@ impl<C> Cx<C> {
     /// Whether the runner is being stopped: a long job may want to come to an end, or answer with `Failure::defer`.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        *self.attempt.draining.borrow()
+        *self.attempt.surroundings.draining.borrow()
     }
 
     /// What the wall clock of the runner shows, which a test moves.
     #[must_use]
     pub fn now(&self) -> SystemTime {
-        self.attempt.clock.now().wall.into()
+        self.attempt.surroundings.clock.now().wall.into()
     }
 
     /// Waits by the runner's clock, which a test moves.
     pub async fn sleep(&self, duration: Duration) {
-        self.attempt.clock.sleep(duration.into()).await;
+        self.attempt.surroundings.clock.sleep(duration.into()).await;
     }
 
     /// Runs what blocks on a thread of its own. A section that outlives its attempt keeps the attempt's unit of the
@@ -102,11 +112,11 @@ impl<C> Cx<C> {
     /// # Panics
     /// When `section` does, and when the attempt is already over: both end the attempt that is still there.
     pub async fn blocking<T: Send + 'static>(&self, section: impl FnOnce() -> T + Send + 'static) -> T {
-        if self.attempt.clock.is_virtual() {
+        if self.attempt.surroundings.clock.is_virtual() {
             return section();
         }
-        let Running { ledger, ticket, attempt, .. } = &*self.attempt;
-        let occupant = ledger.enter(*ticket, *attempt).expect("the attempt that asks for a blocking section is over");
+        let Running { surroundings, ticket, attempt, .. } = &*self.attempt;
+        let occupant = surroundings.ledger.enter(*ticket, *attempt).expect("the attempt that asks for a blocking section is over");
         let section = move || {
             let result = section();
             drop(occupant);
@@ -125,7 +135,7 @@ impl<C> Cx<C> {
     /// The runner that runs this job.
     #[must_use]
     pub fn jobs(&self) -> &Jobs {
-        &self.attempt.jobs
+        &self.attempt.surroundings.jobs
     }
 }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use journeyman_core::{JobId, Kind, Route};
@@ -349,7 +348,7 @@ impl Jobs {
     /// Asks the queue, by what puts the question on the line. An answer that is lost on the way is unknown: the queue may have acted on
     /// the question.
     async fn ask<T>(&self, question: impl FnOnce(&Line, Reply<T>) -> bool) -> Result<T, CallError> {
-        if self.0.status.closed.load(Ordering::Relaxed) {
+        if self.0.status.is_closed() {
             return Err(CallError::ShuttingDown);
         }
         let (reply, answer) = Reply::new();

@@ -8,7 +8,7 @@ use journeyman_core::journal::{AppendError, Journal};
 
 use crate::clock::Clock;
 use crate::messages::{Append, Appended, Release, Released, Rotate, Rotated, Seal};
-use crate::metrics::{self, Timer};
+use crate::metrics;
 use crate::status::Status;
 
 pub(crate) struct JournalActor {
@@ -38,10 +38,10 @@ impl Handler<Append> for JournalActor {
         self.clock.stir();
         let Some(journal) = &mut self.journal else { return reply.give(Appended::Unavailable) };
         let last = batch.last();
-        let (timer, records, bytes) = (Timer::start(&self.clock), batch.count, batch.body.len());
+        let (watch, records, bytes) = (self.clock.stopwatch(), batch.count, batch.body.len());
         let answer = match journal.append(batch) {
             Ok(()) => {
-                metrics::appended(&timer, records, bytes);
+                metrics::appended(&watch, records, bytes);
                 Appended::Durable(last)
             }
             Err(error @ AppendError::Fenced { .. }) => Appended::Fenced { why: error.to_string() },

@@ -166,15 +166,16 @@ impl Ledger {
         self.book().first.is_some_and(|first| attempt.0 >= first)
     }
 
-    /// Notes an attempt that is about to begin and occupies `unit`. Gives the unit back when another queue is in office.
-    pub(crate) fn begin(&self, reign: Reign, ticket: Ticket, attempt: Attempt, unit: Units) -> Result<(), Units> {
+    /// Notes attempts that are about to begin, each with the unit that it occupies. False when another queue is in office: then none begins,
+    /// and the units go back.
+    pub(crate) fn begin(&self, reign: Reign, attempts: Vec<(Ticket, Attempt, Units)>) -> bool {
         let mut book = self.book();
         if !book.is_in_office(reign) {
-            return Err(unit);
+            return false;
         }
-        let progress = Progress::Live { begun: false };
-        book.entries.insert((ticket, attempt), Entry { progress, cancelled: None, occupants: 1, units: Some(unit) });
-        Ok(())
+        let entry = |unit| Entry { progress: Progress::Live { begun: false }, cancelled: None, occupants: 1, units: Some(unit) };
+        book.entries.extend(attempts.into_iter().map(|(ticket, attempt, unit)| ((ticket, attempt), entry(unit))));
+        true
     }
 
     /// What says that the ticket of an attempt was cancelled, as long as it is noted here: afterwards nobody is told.
@@ -192,15 +193,16 @@ impl Ledger {
     /// An attempt tells how it ended; its unit comes with the news, unless a blocking section still occupies it.
     pub(crate) fn end(&self, ticket: Ticket, attempt: Attempt, ended: Ended) {
         let mut book = self.book();
-        let unit = match book.entries.entry((ticket, attempt)) {
+        let (unit, ended) = match book.entries.entry((ticket, attempt)) {
             // One that was found on its way by a new queue may be history by now.
-            Vacant(_) => Returns::Now(None),
+            Vacant(_) => (Returns::Now(None), None),
             Occupied(mut entry) => {
                 entry.get_mut().note(ended);
-                leave(entry)
+                let ended = entry.get().progress.ended();
+                (leave(entry), ended)
             }
         };
-        book.tell(Over { ticket, attempt, unit });
+        book.tell(Over { ticket, attempt, unit, ended });
     }
 
     /// What is over since it was last asked; nothing for a queue that is not in office any more, as it is its successor's.
@@ -212,7 +214,7 @@ impl Ledger {
     /// Tells the queue of an end that no attempt has told.
     #[cfg(feature = "testing")]
     pub(crate) fn stray(&self, ticket: Ticket, attempt: Attempt) {
-        self.book().tell(Over { ticket, attempt, unit: Returns::Now(None) });
+        self.book().tell(Over { ticket, attempt, unit: Returns::Now(None), ended: None });
     }
 
     /// A blocking section of the attempt begins; none when nothing of the attempt runs any more.
@@ -225,10 +227,7 @@ impl Ledger {
 
     /// How it ended.
     pub(crate) fn ended(&self, ticket: Ticket, attempt: Attempt) -> Option<Ended> {
-        match &self.book().entries.get(&(ticket, attempt))?.progress {
-            Progress::Ended(ended) => Some(ended.clone()),
-            Progress::Live { .. } | Progress::Settled => None,
-        }
+        self.book().entries.get(&(ticket, attempt))?.progress.ended()
     }
 
     /// Whether something of it still runs.
@@ -236,12 +235,15 @@ impl Ledger {
         self.book().entries.get(&(ticket, attempt)).is_some_and(|entry| entry.occupants > 0)
     }
 
-    /// The record that ends it is durable.
-    pub(crate) fn forget(&self, ticket: Ticket, attempt: Attempt) {
-        if let Occupied(mut entry) = self.book().entries.entry((ticket, attempt)) {
-            entry.get_mut().progress = Progress::Settled;
-            if entry.get().occupants == 0 {
-                entry.remove();
+    /// The records that end them are durable.
+    pub(crate) fn forget(&self, attempts: &[(Ticket, Attempt)]) {
+        let mut book = self.book();
+        for name in attempts {
+            if let Occupied(mut entry) = book.entries.entry(*name) {
+                entry.get_mut().progress = Progress::Settled;
+                if entry.get().occupants == 0 {
+                    entry.remove();
+                }
             }
         }
     }
@@ -365,6 +367,13 @@ impl Drop for Section {
 }
 
 impl Progress {
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Self::Ended(ended) => Some(ended.clone()),
+            Self::Live { .. } | Self::Settled => None,
+        }
+    }
+
     const fn stage(&self) -> Stage {
         match self {
             Self::Live { .. } => Stage::Live,
@@ -412,7 +421,7 @@ mod tests {
     fn begin(ledger: &Ledger) -> Reign {
         let (reign, mut pool, home, _) = take_office(ledger);
         let unit = Units::new(pool.reserve(1).expect("a unit"), home);
-        assert!(ledger.begin(reign, NAME.0, NAME.1, unit).is_ok());
+        assert!(ledger.begin(reign, vec![(NAME.0, NAME.1, unit)]));
         reign
     }
 
@@ -445,7 +454,7 @@ mod tests {
         assert_eq!((standings[0].stage, standings[0].is_occupied, pool.available()), (Stage::Ended, false, 4));
         assert!(!ledger.may_run(NAME.0, NAME.1), "wherever it is by now");
         ledger.end(NAME.0, NAME.1, Ended::NeverBegan);
-        ledger.forget(NAME.0, NAME.1);
+        ledger.forget(&[NAME]);
         ledger.end(NAME.0, NAME.1, Ended::Lost);
         assert!(ended(&ledger).is_none() && ledger.live().is_empty(), "an echo leaves no trace");
 
@@ -456,7 +465,7 @@ mod tests {
         assert_eq!((standings[0].stage, standings[0].is_occupied, pool.available()), (Stage::Live, true, 3));
         assert!(ledger.is_in_office(new) && !ledger.is_in_office(old));
         let unit = Units::new(pool.reserve(1).expect("a unit"), home);
-        assert!(ledger.begin(old, Ticket(7), Attempt(Seq(8)), unit).is_err(), "a queue that was replaced starts nothing");
+        assert!(!ledger.begin(old, vec![(Ticket(7), Attempt(Seq(8)), unit)]), "a queue that was replaced starts nothing");
     }
 
     #[actix::test]
@@ -476,7 +485,7 @@ mod tests {
         assert!(ledger.may_run(NAME.0, NAME.1));
         let section = ledger.enter(NAME.0, NAME.1);
         ledger.end(NAME.0, NAME.1, Ended::Denied(End::Late));
-        ledger.forget(NAME.0, NAME.1);
+        ledger.forget(&[NAME]);
         assert!(ledger.is_occupied(NAME.0, NAME.1), "a blocking section goes on");
         let another = ledger.enter(NAME.0, NAME.1);
         assert!(another.is_some(), "it may ask for one more");

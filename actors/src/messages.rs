@@ -263,11 +263,6 @@ impl Flight {
         Self { ticket, attempt, number, job, timeout, is_over: false, ledger }
     }
 
-    /// Where it is noted.
-    pub(crate) const fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Whether the job may begin to run: asked once, right before it does.
     pub(crate) fn may_run(&self) -> bool {
         self.ledger.may_run(self.ticket, self.attempt)
@@ -401,11 +396,13 @@ pub(crate) struct BreakerMoved {
 #[rtype(result = "()")]
 pub(crate) struct Finished;
 
-/// One of them; how it ended, stands in the ledger.
+/// One of them.
 pub(crate) struct Over {
     pub ticket: Ticket,
     pub attempt: Attempt,
     pub unit: Returns,
+    /// As the ledger has it. None when it has not ended, which nobody tells, or when the ledger has forgotten it.
+    pub ended: Option<Ended>,
 }
 
 /// When the unit of an attempt comes back.

@@ -5,8 +5,6 @@
 use journeyman_core::breaker::Position;
 use journeyman_core::{End, Kind};
 
-use crate::clock::Clock;
-#[cfg(feature = "metrics")]
 use crate::clock::Stopwatch;
 use crate::status::Health;
 
@@ -97,8 +95,8 @@ impl Meters {
         with_metrics!((kind) => self.of(kind).attempts.increment(1));
     }
 
-    pub(crate) fn attempt_ran(&mut self, kind: &Kind, timer: &Timer) {
-        with_metrics!((kind, timer) => self.of(kind).attempt_seconds.record(timer.seconds()));
+    pub(crate) fn attempt_ran(&mut self, kind: &Kind, watch: &Stopwatch) {
+        with_metrics!((kind, watch) => self.of(kind).attempt_seconds.record(watch.elapsed().as_secs_f64()));
     }
 
     #[cfg(feature = "metrics")]
@@ -139,9 +137,9 @@ pub(crate) fn breaker_moved(position: Position) {
     });
 }
 
-pub(crate) fn appended(timer: &Timer, records: u32, bytes: usize) {
-    with_metrics!((timer, records, bytes) => {
-        ::metrics::histogram!(APPEND_SECONDS).record(timer.seconds());
+pub(crate) fn appended(watch: &Stopwatch, records: u32, bytes: usize) {
+    with_metrics!((watch, records, bytes) => {
+        ::metrics::histogram!(APPEND_SECONDS).record(watch.elapsed().as_secs_f64());
         ::metrics::histogram!(BATCH_RECORDS).record(f64::from(records));
         ::metrics::histogram!(BATCH_BYTES).record(bytes as f64);
     });
@@ -169,27 +167,6 @@ pub(crate) fn health(health: &Health) {
         Health::Amber { .. } => 1.0,
         Health::Red { .. } => 2.0,
     }));
-}
-
-/// Measures how long something takes; nothing without the feature.
-pub(crate) struct Timer {
-    #[cfg(feature = "metrics")]
-    watch: Stopwatch,
-}
-
-impl Timer {
-    #[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "nothing is measured"))]
-    pub(crate) fn start(clock: &Clock) -> Self {
-        Self {
-            #[cfg(feature = "metrics")]
-            watch: clock.stopwatch(),
-        }
-    }
-
-    #[cfg(feature = "metrics")]
-    fn seconds(&self) -> f64 {
-        self.watch.elapsed().as_secs_f64()
-    }
 }
 
 #[cfg(feature = "metrics")]

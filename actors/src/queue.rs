@@ -93,9 +93,14 @@ pub(crate) struct QueueActor {
     effects: Effects,
     intake: VecDeque<Intake>,
     pace: Pace,
-    outcomes: VecDeque<(Ticket, Attempt)>,
-    /// Selected and not yet settled; its target, to tell the schedule.
-    running: foldhash::HashMap<Ticket, (Attempt, Option<Target>)>,
+    outcomes: VecDeque<(Ticket, Attempt, Ended)>,
+    /// Selected and not yet settled, where more has to be known of it than that its ticket runs: that its target is to be told, or that the
+    /// ticket was cancelled.
+    watched: foldhash::HashMap<Ticket, (Attempt, Option<Target>)>,
+    /// Attempts whose Selects are durable: all of a release begin together, as a look into the ledger costs as much as what is done there.
+    beginning: Vec<(Ticket, Attempt, Units)>,
+    /// Attempts whose ends are durable, to be forgotten together.
+    ended: Vec<(Ticket, Attempt)>,
     /// Attempts without a breaker that set out when all that is durable has been released.
     starts: Vec<Admitted>,
     /// Payloads that are not in memory.
@@ -142,7 +147,9 @@ impl QueueActor {
             intake: VecDeque::new(),
             pace: Pace::new(rules.limits.capacity),
             outcomes: VecDeque::new(),
-            running: foldhash::HashMap::default(),
+            watched: foldhash::HashMap::default(),
+            beginning: Vec::new(),
+            ended: Vec::new(),
             starts: Vec::new(),
             away: Away::default(),
             skews,
@@ -173,14 +180,15 @@ impl QueueActor {
             status,
             clock,
         };
-        actor.take_over();
-        actor.take_over_attempts(&standings);
+        let running = actor.take_over();
+        actor.take_over_attempts(&standings, running);
         actor
     }
 
-    /// Makes the index of what is on disk.
-    fn take_over(&mut self) {
+    /// Makes the index of what is on disk. Answers what runs there.
+    fn take_over(&mut self) -> BTreeMap<Ticket, Attempt> {
         let mut unknown: HashMap<Kind, usize> = HashMap::new();
+        let mut running = BTreeMap::new();
         self.skews.keep(|ticket| self.writer.queue().get(ticket).is_some());
         let skew_of_due = self.skews.of_dues();
         // The next ticket is mostly of the same route.
@@ -198,31 +206,34 @@ impl QueueActor {
                 Phase::Pending { due } => {
                     self.schedule.insert(entry(ticket, live, wake_at(live, due, skew_of_due(ticket))));
                 }
-                Phase::Running { attempt } => drop(self.running.insert(ticket, (attempt, live.job.target().cloned()))),
+                Phase::Running { attempt } => {
+                    running.insert(ticket, attempt);
+                    self.watched.extend(live.job.target().map(|target| (ticket, (attempt, Some(target.clone())))));
+                }
             }
         }
         self.away.found(self.writer.queue().last_ticket());
         for (kind, tickets) in unknown {
             events::unknown_kinds(&kind, tickets);
         }
+        running
     }
 
     /// Settles what became of attempts while no queue was in office. One that is on disk as running and that nobody knows has
     /// never begun when this process selected it; else it died with the process that did.
-    fn take_over_attempts(&mut self, standings: &[Standing]) {
+    fn take_over_attempts(&mut self, standings: &[Standing], mut unaccounted: BTreeMap<Ticket, Attempt>) {
         self.ledger.first_record(self.writer.queue().last().next());
-        let mut unaccounted: BTreeMap<Ticket, Attempt> = self.running.iter().map(|(ticket, (attempt, _))| (*ticket, *attempt)).collect();
         for Standing { ticket, attempt, stage, is_occupied } in standings.iter().copied() {
             let counts = unaccounted.get(&ticket) == Some(&attempt);
             match stage {
                 _ if counts => drop(unaccounted.remove(&ticket)),
                 // Its record was found on disk, though nobody heard so: that counts when it is proved.
                 ledger::Stage::Live => self.once_proved(move |ledger| ledger.cancel(ticket, attempt)),
-                ledger::Stage::Ended => self.once_proved(move |ledger| ledger.forget(ticket, attempt)),
+                ledger::Stage::Ended => self.once_proved(move |ledger| ledger.forget(&[(ticket, attempt)])),
                 ledger::Stage::Settled => {}
             }
             if counts && stage == ledger::Stage::Ended {
-                self.outcomes.push_back((ticket, attempt));
+                self.outcomes.extend(self.ledger.ended(ticket, attempt).map(|ended| (ticket, attempt, ended)));
             }
             if !counts
                 && is_occupied
@@ -235,8 +246,9 @@ impl QueueActor {
         for (ticket, attempt) in unaccounted {
             let is_ours = self.ledger.selected_here(attempt);
             orphans += usize::from(!is_ours);
-            self.ledger.note(ticket, attempt, if is_ours { Ended::NeverBegan } else { Ended::Crashed });
-            self.outcomes.push_back((ticket, attempt));
+            let ended = if is_ours { Ended::NeverBegan } else { Ended::Crashed };
+            self.ledger.note(ticket, attempt, ended.clone());
+            self.outcomes.push_back((ticket, attempt, ended));
         }
         if orphans > 0 {
             events::orphans(orphans);
@@ -341,12 +353,15 @@ impl QueueActor {
     fn release(&mut self, now: Now) -> usize {
         let mut answers = 0;
         let upto = if self.stage == Stage::ReadOnly { self.writer.queue().last() } else { self.writer.durable() };
+        self.effects.give_rooms_back(upto);
         while self.is_in_office()
             && let Some((seq, effect)) = self.effects.pop(upto)
         {
             answers += usize::from(effect.answers_a_call());
-            self.perform(now, seq, effect);
+            self.perform(seq, effect);
         }
+        self.forget_ended();
+        self.begin(now);
         self.away.ask(now, &self.links.payloads);
         self.send_starts();
         answers
@@ -391,8 +406,8 @@ impl QueueActor {
 
     /// An attempt is over, or will never begin: its ticket neither runs nor probes any more.
     fn runs_no_more(&mut self, ticket: Ticket, attempt: Attempt) {
-        if self.running.get(&ticket).is_some_and(|(running, _)| *running == attempt)
-            && let Some((_, Some(target))) = self.running.remove(&ticket)
+        if self.watched.get(&ticket).is_some_and(|(running, _)| *running == attempt)
+            && let Some((_, Some(target))) = self.watched.remove(&ticket)
         {
             self.schedule.settled(ticket, &target);
         }
@@ -401,6 +416,13 @@ impl QueueActor {
     /// Tells something when all that is decided now is on disk.
     fn answer(&mut self, answer: impl FnOnce() + 'static) {
         self.effects.push(self.writer.queue().last(), Effect::Answer { answer: Box::new(answer), is_of_a_call: false });
+    }
+
+    fn forget_ended(&mut self) {
+        if !self.ended.is_empty() {
+            self.ledger.forget(&self.ended);
+            self.ended.clear();
+        }
     }
 
     /// The same to a call that was taken in.

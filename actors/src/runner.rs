@@ -8,7 +8,6 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -374,7 +373,7 @@ async fn live<C: 'static, F>(
             () = keeper.keep() => drop(stopping.await),
         }
     }
-    if base.status.closed.load(Ordering::Relaxed) {
+    if base.status.is_closed() {
         if let Err(why) = keeper.seal(patience.into()).await {
             events::seal_failed(&why.to_string());
         }

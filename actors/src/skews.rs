@@ -2,6 +2,7 @@
 //! queue of this process waits as the one before did. Holds nothing unless the wall clock was set while the runner ran.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journeyman_core::{Now, Ticket};
@@ -10,7 +11,14 @@ use crate::config::JUMP_MS;
 
 /// The skews of one process. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Skews(Arc<Mutex<HashMap<Ticket, Skew>>>);
+pub(crate) struct Skews(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Whether the map holds anything: asked several times for each job, and mostly it does not.
+    holds_any: AtomicBool,
+    map: Mutex<HashMap<Ticket, Skew>>,
+}
 
 /// In milliseconds; 0 as long as both clocks are as level as they were at the start.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -42,20 +50,18 @@ impl Skews {
 
     /// The ticket has ended.
     pub(crate) fn forget(&self, ticket: Ticket) {
-        let mut map = self.map();
-        // Asked at the end of every job, and mostly nothing is kept.
-        if !map.is_empty() {
-            map.remove(&ticket);
-        }
+        self.set(ticket, |_| Skew::default());
     }
 
     /// Only of these is anything kept.
     pub(crate) fn keep(&self, lives: impl Fn(Ticket) -> bool) {
-        self.map().retain(|ticket, _| lives(*ticket));
+        let mut map = self.map();
+        map.retain(|ticket, _| lives(*ticket));
+        self.note(&map);
     }
 
     pub(crate) fn of_start(&self, ticket: Ticket) -> i64 {
-        self.map().get(&ticket).map_or(0, |skew| skew.start)
+        self.of(ticket).start
     }
 
     /// Those of all dues as they are now, for who asks for very many.
@@ -65,24 +71,37 @@ impl Skews {
     }
 
     pub(crate) fn of_due(&self, ticket: Ticket) -> i64 {
-        self.map().get(&ticket).map_or(0, |skew| skew.due)
+        self.of(ticket).due
+    }
+
+    fn of(&self, ticket: Ticket) -> Skew {
+        if self.holds_any() { self.map().get(&ticket).copied().unwrap_or_default() } else { Skew::default() }
     }
 
     fn set(&self, ticket: Ticket, change: impl Fn(Skew) -> Skew) {
-        let mut map = self.map();
-        if map.is_empty() && change(Skew::default()) == Skew::default() {
+        if !self.holds_any() && change(Skew::default()) == Skew::default() {
             return;
         }
+        let mut map = self.map();
         let skew = change(map.get(&ticket).copied().unwrap_or_default());
         if skew == Skew::default() {
             map.remove(&ticket);
         } else {
             map.insert(ticket, skew);
         }
+        self.note(&map);
+    }
+
+    fn holds_any(&self) -> bool {
+        self.0.holds_any.load(Ordering::Acquire)
+    }
+
+    fn note(&self, map: &HashMap<Ticket, Skew>) {
+        self.0.holds_any.store(!map.is_empty(), Ordering::Release);
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<Ticket, Skew>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

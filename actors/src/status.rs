@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use journeyman_core::journal::JournalCounters;
 use journeyman_core::{End, Queue};
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::error::RunnerFailed;
 use crate::feed::{Event, Feed};
@@ -105,7 +105,18 @@ pub(crate) struct Status {
     before: Mutex<JournalCounters>,
     concerns: Mutex<BTreeMap<Concern, String>>,
     condition: watch::Sender<Condition>,
-    pub closed: AtomicBool,
+    door: Door,
+}
+
+/// What every call looks at: on a cache line of its own, which the counters beside it do not move from thread to thread.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Door {
+    /// What the condition says.
+    answers: AtomicBool,
+    closed: AtomicBool,
+    /// Told when the actors cease to answer.
+    fails: Notify,
 }
 
 /// How it stands with the actors.
@@ -154,12 +165,13 @@ impl Gauge {
         self.0.store(value, Ordering::Relaxed);
     }
 
+    // One writes, so that nothing comes between.
     pub(crate) fn add(&self, by: u64) {
-        self.0.fetch_add(by, Ordering::Relaxed);
+        self.set(self.get().wrapping_add(by));
     }
 
     pub(crate) fn sub(&self, by: u64) {
-        self.0.fetch_sub(by, Ordering::Relaxed);
+        self.set(self.get().wrapping_sub(by));
     }
 }
 
@@ -189,7 +201,7 @@ impl Status {
             before: Mutex::default(),
             concerns: Mutex::default(),
             condition: watch::Sender::new(Condition::Opening { why: None }),
-            closed: AtomicBool::new(false),
+            door: Door::default(),
         })
     }
 
@@ -303,7 +315,16 @@ impl Status {
     }
 
     pub(crate) fn answers(&self) -> bool {
-        self.condition.borrow().answers()
+        self.door.answers.load(Ordering::Acquire)
+    }
+
+    /// Whether the runner was stopped in order.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.door.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn close(&self) {
+        self.door.closed.store(true, Ordering::Release);
     }
 
     /// Actors are about to be started. What becomes of them from now on counts.
@@ -345,11 +366,15 @@ impl Status {
         let changed = self.condition.send_if_modified(|condition| match change(condition) {
             Some(next) => {
                 *condition = next;
+                self.door.answers.store(condition.answers(), Ordering::Release);
                 true
             }
             None => false,
         });
         if changed {
+            if !self.answers() {
+                self.door.fails.notify_waiters();
+            }
             self.tell_health();
         }
         changed
@@ -357,7 +382,11 @@ impl Status {
 
     /// Waits until the actors do not answer, for now or for good.
     pub(crate) async fn failed(&self) {
-        self.until(|condition| !condition.answers()).await;
+        let fails = self.door.fails.notified();
+        // Asked behind that: what comes between is not missed.
+        if self.answers() {
+            fails.await;
+        }
     }
 
     /// Waits until the actors answer, or will never again.

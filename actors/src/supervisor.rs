@@ -94,7 +94,7 @@ impl Supervisor {
     }
 
     fn died(&self, name: &str) {
-        let is_expected = self.is_over.load(Ordering::Relaxed) || self.status.closed.load(Ordering::Relaxed);
+        let is_expected = self.is_over.load(Ordering::Relaxed) || self.status.is_closed();
         if !is_expected && self.status.fail(&format!("the {name} actor died")) {
             events::actor_died(name);
         }

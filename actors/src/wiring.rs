@@ -17,6 +17,7 @@ use crate::breaker::BreakerActor;
 use crate::clock::Clock;
 use crate::compactor::{self, CompactorActor, Means, Turnstile};
 use crate::config::Limits;
+use crate::cx::Surroundings;
 use crate::error::StartError;
 use crate::journal::JournalActor;
 use crate::ledger;
@@ -208,13 +209,9 @@ fn breakers(supervisor: Supervisor, circuit: Circuit, workers: Workers, queue: A
 /// Makes the context of the jobs and starts a worker, on this thread.
 pub(crate) async fn worker<C: 'static>(blueprint: Blueprint<C>, base: Base) -> Result<Recipient<Start>, StartError> {
     let context = (blueprint.factory)().await.map_err(StartError::Context)?;
-    let shared = Shared {
-        context: context.into(),
-        registry: blueprint.registry,
-        draining: base.draining.subscribe(),
-        jobs: base.jobs,
-        clock: base.clock,
-        meters: Default::default(),
-    };
+    let draining = base.draining.subscribe();
+    let surroundings = Surroundings { ledger: base.ledger, draining, jobs: base.jobs, clock: base.clock };
+    let (registry, surroundings) = (blueprint.registry, surroundings.into());
+    let shared = Shared { context: context.into(), registry, surroundings, meters: Default::default() };
     Ok(base.staff.launch("worker", |_| WorkerActor::new(shared)).recipient())
 }

@@ -2,32 +2,30 @@
 //! a panic, a timeout and a cut-off join the same end. It decides nothing about what becomes of a ticket.
 
 use std::any::Any;
-use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{self, Poll};
 
-use actix::{Actor, Context, Handler, Recipient};
+use actix::fut::ActorFuture;
+use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use journeyman_core::breaker::Verdict;
 use journeyman_core::retry::Outcome;
 use journeyman_core::{Cause, Fault};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tracing::Instrument;
 
-use crate::clock::Clock;
-use crate::cx::{Cx, Running};
+use crate::cx::{Cx, Running, Surroundings};
 use crate::events;
 use crate::job::JobResult;
-use crate::jobs::Jobs;
 use crate::ledger::Ended;
 use crate::messages::{Admitted, Flight, Start};
-use crate::metrics::{Meters, Timer};
+use crate::metrics::Meters;
 use crate::registry::Registry;
 
 pub(crate) struct WorkerActor<C> {
@@ -39,9 +37,7 @@ pub(crate) struct WorkerActor<C> {
 pub(crate) struct Shared<C> {
     pub context: Rc<C>,
     pub registry: Arc<Registry<C>>,
-    pub draining: watch::Receiver<bool>,
-    pub jobs: Jobs,
-    pub clock: Clock,
+    pub surroundings: Rc<Surroundings>,
     pub meters: RefCell<Meters>,
 }
 
@@ -58,8 +54,11 @@ impl<C: 'static> Actor for WorkerActor<C> {
 impl<C: 'static> Handler<Start> for WorkerActor<C> {
     type Result = ();
 
-    fn handle(&mut self, Start(admitted): Start, _: &mut Context<Self>) {
-        self.shared.clock.stir();
+    fn handle(&mut self, Start(admitted): Start, ctx: &mut Context<Self>) {
+        self.shared.surroundings.clock.stir();
+        if self.attempts.are_over() {
+            ctx.spawn(Drive);
+        }
         admitted.into_iter().for_each(|one| self.begin(one));
     }
 }
@@ -68,62 +67,56 @@ impl<C: 'static> WorkerActor<C> {
     fn begin(&mut self, Admitted { flight, leave }: Admitted) {
         let shared = self.shared.clone();
         let span = events::attempt_span(&flight);
-        self.attempts.spawn(
-            async move {
-                let (ended, verdict) = shared.run(&flight).await;
-                shared.clock.stir();
-                events::attempt_ended(&ended);
-                // The breaker hears first: the queue may take the next ticket of the target at once.
-                if let Some(leave) = leave {
-                    leave.settle(verdict);
-                }
-                flight.finish(ended);
+        let attempt = async move {
+            let (ended, verdict) = shared.run(&flight).await;
+            shared.surroundings.clock.stir();
+            events::attempt_ended(&ended);
+            // The breaker hears first: the queue may take the next ticket of the target at once.
+            if let Some(leave) = leave {
+                leave.settle(verdict);
             }
-            .instrument(span),
-        );
+            flight.finish(ended);
+        };
+        self.attempts.add(attempt.instrument(span));
     }
 }
 
-/// The tasks of attempts that have not ended. Dropped with the actor, which aborts them: the attempts end as lost.
+/// Attempts that have not ended. Dropped with the actor, in which they end as lost.
 #[derive(Default)]
-struct Attempts {
-    tasks: Tasks,
-    begun: u64,
-}
-
-/// In the order in which they began, so that what is aborted together does not hang on chance.
-type Tasks = Rc<RefCell<BTreeMap<u64, AbortHandle>>>;
+struct Attempts(FuturesUnordered<LocalBoxFuture<'static, ()>>);
 
 impl Attempts {
-    fn spawn(&mut self, attempt: impl Future<Output = ()> + 'static) {
-        self.begun += 1;
-        let listed = Listed { tasks: self.tasks.clone(), number: self.begun };
-        // Large, and moved several times on its way into the task.
-        let attempt = Box::pin(async move {
-            attempt.await;
-            drop(listed);
-        });
-        let task = tokio::task::spawn_local(attempt);
-        self.tasks.borrow_mut().insert(self.begun, task.abort_handle());
+    fn add(&self, attempt: impl Future<Output = ()> + 'static) {
+        self.0.push(Box::pin(attempt));
+    }
+
+    fn are_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Lets those go on that can.
+    fn go_on(&mut self, task: &mut task::Context<'_>) -> Poll<()> {
+        loop {
+            // A panic that is not the job's own goes no further than its attempt either, which is dropped by it and so ends as lost.
+            match catch_unwind(AssertUnwindSafe(|| self.0.poll_next_unpin(task))) {
+                Ok(Poll::Ready(Some(()))) => {}
+                Ok(Poll::Ready(None)) => return Poll::Ready(()),
+                Ok(Poll::Pending) => return Poll::Pending,
+                Err(panic) => defuse(panic),
+            }
+        }
     }
 }
 
-impl Drop for Attempts {
-    fn drop(&mut self) {
-        let tasks = self.tasks.take();
-        tasks.values().for_each(AbortHandle::abort);
-    }
-}
+/// Lets the attempts of a worker go on until all are over: of the futures of the actor the only one, as it polls all that it has whenever one of
+/// them wakes.
+struct Drive;
 
-/// An attempt's place among them, given up when it is dropped, whatever became of it.
-struct Listed {
-    tasks: Tasks,
-    number: u64,
-}
+impl<C: 'static> ActorFuture<WorkerActor<C>> for Drive {
+    type Output = ();
 
-impl Drop for Listed {
-    fn drop(&mut self) {
-        self.tasks.borrow_mut().remove(&self.number);
+    fn poll(self: Pin<&mut Self>, worker: &mut WorkerActor<C>, _: &mut Context<WorkerActor<C>>, task: &mut task::Context<'_>) -> Poll<()> {
+        worker.attempts.go_on(task)
     }
 }
 
@@ -141,14 +134,14 @@ impl<C: 'static> Shared<C> {
             Err(panic) => return panicked(panic),
         };
         let mut job = Guarded(Some(job));
-        let timer = Timer::start(&self.clock);
+        let watch = self.surroundings.clock.stopwatch();
         self.meters.borrow_mut().attempt_began(flight.job.kind());
         let interrupted = flight.interrupted();
-        let late = self.clock.sleep(flight.timeout);
+        let late = watch.reaches(flight.timeout);
         let end = first_of(job.future(), pin!(interrupted), pin!(late)).await;
         // Whatever is left of the job goes now, inside the boundary: its destructors are its own code.
         let dropped = job.close();
-        self.meters.borrow_mut().attempt_ran(flight.job.kind(), &timer);
+        self.meters.borrow_mut().attempt_ran(flight.job.kind(), &watch);
         match (end, dropped) {
             (First::Done(Ok(result)), Ok(())) => settled(result),
             (First::Done(Err(panic)), dropped) => {
@@ -170,17 +163,8 @@ impl<C: 'static> Shared<C> {
     }
 
     fn running(&self, flight: &Flight) -> Running {
-        Running {
-            ticket: flight.ticket,
-            attempt: flight.attempt,
-            number: flight.number,
-            meta: flight.job.meta(),
-            ledger: flight.ledger().clone(),
-            cancelled: OnceCell::new(),
-            draining: self.draining.clone(),
-            clock: self.clock.clone(),
-            jobs: self.jobs.clone(),
-        }
+        let (ticket, attempt, number) = (flight.ticket, flight.attempt, flight.number);
+        Running::new((ticket, attempt), number, flight.job.meta(), self.surroundings.clone())
     }
 }
 

@@ -1,7 +1,5 @@
 //! An orderly stop: select nothing more, let what runs end, cut off what does not, take no more, write all down, answer.
 
-use std::sync::atomic::Ordering;
-
 use actix::{Context, Handler};
 use journeyman_core::retry::Outcome;
 use journeyman_core::{Cause, Fault, Now, Time};
@@ -81,7 +79,7 @@ impl Stage {
 
 impl QueueActor {
     pub(super) fn advance_drain(&mut self, now: Now) {
-        let nothing_runs = self.running.is_empty();
+        let nothing_runs = self.writer.queue().running() == 0 && self.watched.is_empty();
         match self.stage {
             Stage::Draining { .. } | Stage::CuttingOff { .. } | Stage::GivenUp if nothing_runs => self.stage = Stage::Closing,
             Stage::Draining { until } if until <= now.steady => {
@@ -105,7 +103,7 @@ impl QueueActor {
 
     fn close(&mut self) {
         self.stage = Stage::Closed;
-        self.status.closed.store(true, Ordering::Relaxed);
+        self.status.close();
         let report = self.report();
         events::closed(report.interrupted, report.pending);
         self.drained.drain(..).for_each(|reply| reply.give(report));
@@ -124,7 +122,8 @@ impl QueueActor {
         for (ticket, attempt, begun) in self.ledger.live() {
             let cut_short = Ended::Ran { outcome: Outcome::Interrupted { begun: true }, fault: Some(fault.clone()) };
             self.ledger.note(ticket, attempt, if begun { cut_short } else { Ended::NeverBegan });
-            self.outcomes.push_back((ticket, attempt));
+            // The first word counts, and that may have been its own.
+            self.outcomes.extend(self.ledger.ended(ticket, attempt).map(|ended| (ticket, attempt, ended)));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use journeyman_core::{Attempt, End, Fault, Now, Route, Seq, Ticket, Time};
+use journeyman_core::{Attempt, End, Fault, Route, Seq, Ticket, Time};
 
 use super::QueueActor;
 use crate::admission::Room;
@@ -57,7 +57,8 @@ pub(super) enum Effect {
     Stored {
         receipts: Few<Receipt>,
         reply: Reply<Result<Few<Receipt>, EnqueueError>>,
-        room: Room,
+        /// None when it has been given back, as it is before the answer is given.
+        room: Option<Room>,
     },
     Answer {
         answer: Box<dyn FnOnce()>,
@@ -75,6 +76,21 @@ impl Effects {
     pub(super) fn pop(&mut self, durable: Seq) -> Option<(Seq, Effect)> {
         self.0.front().filter(|(seq, _)| *seq <= durable)?;
         self.0.pop_front()
+    }
+
+    /// Gives back the places of the calls whose jobs are on disk, all at once: each would cost as much as all of them.
+    pub(super) fn give_rooms_back(&mut self, durable: Seq) {
+        let mut all: Option<Room> = None;
+        for (_, effect) in self.0.iter_mut().take_while(|(seq, _)| *seq <= durable) {
+            if let Effect::Stored { room, .. } = effect
+                && let Some(room) = room.take()
+            {
+                match &mut all {
+                    Some(all) => all.join(room),
+                    None => all = Some(room),
+                }
+            }
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -102,7 +118,7 @@ impl Effect {
 }
 
 impl QueueActor {
-    pub(super) fn perform(&mut self, now: Now, seq: Seq, effect: Effect) {
+    pub(super) fn perform(&mut self, seq: Seq, effect: Effect) {
         let status = &self.status;
         match effect {
             Effect::Enqueued { ticket, route } => {
@@ -118,12 +134,12 @@ impl QueueActor {
                 status.running.add(1);
                 events::selected(ticket, seq);
                 status.feed.tell_job(ticket, &route, seq, Happened::Selected);
-                self.start(now, ticket, attempt, unit);
+                self.beginning.push((ticket, attempt, unit));
             }
             Effect::Completed { ticket, attempt, route, end, fault } => {
                 status.running.sub(1);
                 status.ended(end).add(1);
-                self.ledger.forget(ticket, attempt);
+                self.ended.push((ticket, attempt));
                 events::completed(ticket, &route.kind, end, fault.as_ref(), seq);
                 self.meters.ended(&route.kind, end);
                 let cause = fault.as_ref().map(Fault::cause);
@@ -134,7 +150,7 @@ impl QueueActor {
             Effect::Requeued { ticket, attempt, route, due, fault } => {
                 status.running.sub(1);
                 status.pending.add(1);
-                self.ledger.forget(ticket, attempt);
+                self.ended.push((ticket, attempt));
                 events::requeued(ticket, due, &fault, seq);
                 self.meters.requeued(&route.kind);
                 status.feed.tell_job(ticket, &route, seq, Happened::Requeued { cause: fault.cause() });
@@ -143,7 +159,7 @@ impl QueueActor {
             Effect::Deferred { ticket, attempt, route, due } => {
                 status.running.sub(1);
                 status.pending.add(1);
-                self.ledger.forget(ticket, attempt);
+                self.ended.push((ticket, attempt));
                 events::deferred(ticket, due, seq);
                 self.meters.deferred(&route.kind);
                 status.feed.tell_job(ticket, &route, seq, Happened::Deferred);
@@ -165,7 +181,10 @@ impl QueueActor {
                 drop(room);
                 reply.give(Ok(receipts));
             }
-            Effect::Answer { answer, .. } => answer(),
+            Effect::Answer { answer, .. } => {
+                self.forget_ended();
+                answer();
+            }
         }
     }
 }

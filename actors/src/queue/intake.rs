@@ -72,7 +72,7 @@ impl QueueActor {
                 self.effects.push(seq, Effect::Enqueued { ticket, route: entry.route.clone() });
             }
         }
-        self.effects.push(self.writer.queue().last(), Effect::Stored { receipts, reply, room });
+        self.effects.push(self.writer.queue().last(), Effect::Stored { receipts, reply, room: Some(room) });
     }
 
     /// The bound that these jobs would break. Those whose key is taken store nothing: asking again is never refused.
@@ -131,6 +131,7 @@ impl QueueActor {
         let answer = if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound };
         // The queue will have forgotten it when the schedule has to know.
         let place = pending(queue, &self.skews, ticket).map(|Entry { priority, rank, wake, .. }| (priority, rank, wake));
+        let attempt = queue.get(ticket).and_then(|live| live.phase().attempt());
         let answer = if let Some(route) = route
             && let Some((seq, Change::Cancelled { was_running })) = self.decide(now, Op::Cancel { ticket })
         {
@@ -140,7 +141,9 @@ impl QueueActor {
             if is_away == Some(true) {
                 self.away.forget(ticket);
             }
-            let attempt = self.running.get(&ticket).map(|(attempt, _)| *attempt).filter(|_| was_running);
+            if let Some(attempt) = attempt {
+                self.watched.entry(ticket).or_insert((attempt, None));
+            }
             self.effects.push(seq, Effect::Cancelled { ticket, attempt, route });
             if was_running { Cancelled::Stopping } else { Cancelled::Cancelled }
         } else {

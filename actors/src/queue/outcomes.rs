@@ -15,21 +15,19 @@ use crate::messages::{Finished, Freed, Over, Returns};
 impl QueueActor {
     pub(super) fn settle_outcomes(&mut self, now: Now) {
         while self.writer.fits(record::LARGEST_END)
-            && let Some((ticket, attempt)) = self.outcomes.pop_front()
+            && let Some((ticket, attempt, ended)) = self.outcomes.pop_front()
         {
-            self.settle(now, ticket, attempt);
+            self.settle(now, ticket, attempt, ended);
         }
     }
 
     /// Turns an outcome into the record that it calls for. One that is stale changes nothing.
-    fn settle(&mut self, now: Now, ticket: Ticket, attempt: Attempt) {
-        // Told before it came, it is none: the attempt runs on, and is told of again.
-        let Some(ended) = self.ledger.ended(ticket, attempt) else { return };
+    fn settle(&mut self, now: Now, ticket: Ticket, attempt: Attempt, ended: Ended) {
         self.runs_no_more(ticket, attempt);
         let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase() == Phase::Running { attempt }) else {
             // Its ticket was cancelled, or selected again: the outcome is history, once that is on disk.
             let ledger = self.ledger.clone();
-            return self.answer(move || ledger.forget(ticket, attempt));
+            return self.answer(move || ledger.forget(&[(ticket, attempt)]));
         };
         let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
         let (route, earlier, is_away) = (live.job.route().clone(), live.fault().cloned(), live.job.is_away());
@@ -125,12 +123,13 @@ impl Handler<Finished> for QueueActor {
         if self.stage.is_over() {
             return;
         }
-        for Over { ticket, attempt, unit } in self.ledger.take_over(self.reign) {
+        for Over { ticket, attempt, unit, ended } in self.ledger.take_over(self.reign) {
             if let Returns::Now(units) = unit {
                 self.take_units(units);
                 self.bring_back(ticket);
             }
-            self.outcomes.push_back((ticket, attempt));
+            // Told before it came, it is none: the attempt runs on, and is told of again.
+            self.outcomes.extend(ended.map(|ended| (ticket, attempt, ended)));
         }
         self.request_turn(ctx);
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem;
 
 use actix::{Context, Handler};
-use journeyman_core::queue::{Live, Phase};
+use journeyman_core::queue::Live;
 use journeyman_core::{Now, Packed, Ticket, Time};
 
 use super::QueueActor;
@@ -121,7 +121,7 @@ impl QueueActor {
             return false;
         }
         self.away.again = None;
-        let (jobs, is_all) = self.to_put_away(over);
+        let (jobs, is_all) = self.choose(over);
         if let Some(least) = jobs.iter().map(|(ticket, _)| *ticket).min() {
             self.away.putting = Some(least);
             self.links.payloads.put.do_send(PutAway(jobs));
@@ -131,7 +131,7 @@ impl QueueActor {
     }
 
     /// Payloads of about so many bytes that may go; and whether there are no others. Those that came last go first: they are to run last.
-    fn to_put_away(&mut self, over: u64) -> (Vec<(Ticket, Packed)>, bool) {
+    fn choose(&mut self, over: u64) -> (Vec<(Ticket, Packed)>, bool) {
         let most = over.min(config::PUT_AWAY_AT_ONCE);
         let (queue, away) = (self.writer.queue(), &mut self.away);
         let (mut jobs, mut bytes, mut looks) = (Vec::new(), 0, config::LOOKS_FOR_PAYLOADS);
@@ -205,8 +205,8 @@ impl Handler<Fetched> for QueueActor {
         self.away.asked.pop_front();
         let now = self.clock.now();
         for flight in flights {
-            let phase = Phase::Running { attempt: flight.attempt };
-            match self.writer.queue().get(flight.ticket).filter(|live| live.phase() == phase) {
+            let (queue, ticket) = (self.writer.queue(), flight.ticket);
+            match queue.get(ticket).filter(|_| queue.is_run_by(ticket, flight.attempt)) {
                 Some(live) => {
                     let (selected, target) = (self.selected(now, live, self.policy(live), flight), live.job.target().cloned());
                     self.set_out(now, selected, target);

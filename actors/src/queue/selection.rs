@@ -1,10 +1,12 @@
 //! Which ticket sets out next: one unit of the pool for each, and its breaker's leave once its Select is on disk.
 
+use std::mem;
+
 #[cfg(feature = "testing")]
 use actix::Message;
 use actix::{Context, Handler, Recipient};
 use journeyman_core::breaker::Position;
-use journeyman_core::queue::{Change, Live, Phase};
+use journeyman_core::queue::{Change, Live};
 use journeyman_core::schedule::Gate;
 use journeyman_core::{Attempt, Now, Op, Policy, Span, Target, Ticket, Time};
 
@@ -47,7 +49,9 @@ impl QueueActor {
             let taken = self.schedule.take_least();
             debug_assert_eq!(taken, Some(ticket), "nothing came between");
             let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route().clone()) else { return };
-            self.running.insert(ticket, (attempt, route.target.clone()));
+            if let Some(target) = &route.target {
+                self.watched.insert(ticket, (attempt, Some(target.clone())));
+            }
             self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });
         }
         self.wants_room |= self.schedule.least().is_some() && !self.has_room_for_an_attempt();
@@ -78,16 +82,27 @@ impl QueueActor {
         }
     }
 
-    /// The Select is durable: the attempt sets out. Unless its ticket was cancelled meanwhile: then it never began.
-    pub(super) fn start(&mut self, now: Now, ticket: Ticket, attempt: Attempt, unit: Units) {
-        let Some(live) = self.writer.queue().get(ticket).filter(|live| live.phase() == Phase::Running { attempt }) else {
-            self.runs_no_more(ticket, attempt);
-            return self.take_units(Some(unit));
-        };
-        if let Err(unit) = self.ledger.begin(self.reign, ticket, attempt, unit) {
-            // Another queue is in office, and decides what becomes of it.
-            return drop(unit);
+    /// Their Selects are durable: the attempts set out. But for those whose tickets were cancelled meanwhile: they never began.
+    pub(super) fn begin(&mut self, now: Now) {
+        if self.beginning.is_empty() {
+            return;
         }
+        let mut all = mem::take(&mut self.beginning);
+        let queue = self.writer.queue();
+        let cancelled: Vec<_> = all.extract_if(.., |(ticket, attempt, _)| !queue.is_run_by(*ticket, *attempt)).collect();
+        for (ticket, attempt, unit) in cancelled {
+            self.runs_no_more(ticket, attempt);
+            self.take_units(Some(unit));
+        }
+        let names: Vec<_> = all.iter().map(|(ticket, attempt, _)| (*ticket, *attempt)).collect();
+        // Unless another queue is in office, and decides what becomes of them.
+        if self.ledger.begin(self.reign, all) {
+            names.into_iter().for_each(|(ticket, attempt)| self.start(now, ticket, attempt));
+        }
+    }
+
+    fn start(&mut self, now: Now, ticket: Ticket, attempt: Attempt) {
+        let Some(live) = self.writer.queue().get(ticket) else { return };
         let policy = self.policy(live);
         let (number, timeout) = (live.failures().saturating_add(1), policy.attempt_timeout());
         let flight = Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone());
@@ -134,7 +149,7 @@ impl QueueActor {
         let is_idle = |target: &Target, known: &Known| {
             now.steady.since(known.used) >= idle
                 && !self.schedule.has_tickets_of(target)
-                && !self.running.values().any(|(_, running)| running.as_ref() == Some(target))
+                && !self.watched.values().any(|(_, running)| running.as_ref() == Some(target))
         };
         self.targets.iter().filter(|(target, known)| is_idle(target, known)).map(|(target, _)| target.clone()).collect()
     }

@@ -1,6 +1,5 @@
 //! One attempt of one job, without a queue: what it answers, and nothing of what a runner would make of it.
 
-use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,7 +10,7 @@ use tokio::sync::watch;
 
 use super::START;
 use crate::clock::{Clock, VirtualClock};
-use crate::cx::{Cx, Running};
+use crate::cx::{Cx, Running, Surroundings};
 use crate::draft::Draft;
 use crate::job::{Job, JobResult};
 use crate::jobs::Jobs;
@@ -63,17 +62,9 @@ pub async fn perform_with<J: Job>(job: J, context: J::Context, jobs: Jobs) -> Jo
     drop(job);
     let job: J = bring_back(&stored).unwrap_or_else(|why| panic!("a stored {} does not come back: {why}", J::KIND));
     let clock = VirtualClock::new(START, 0);
-    let running = Running {
-        ticket: Ticket(1),
-        attempt: Attempt(Seq(2)),
-        number: 1,
-        meta: stored.meta(),
-        ledger: Ledger::default(),
-        cancelled: OnceCell::new(),
-        draining: watch::channel(false).1,
-        clock: Clock::Virtual(clock.clone()),
-        jobs,
-    };
+    let draining = watch::channel(false).1;
+    let surroundings = Surroundings { ledger: Ledger::default(), draining, clock: Clock::Virtual(clock.clone()), jobs };
+    let running = Running::new((Ticket(1), Attempt(Seq(2))), 1, stored.meta(), surroundings.into());
     driven(job.run(Cx::new(Rc::new(context), running)), &clock).await
 }
 
