@@ -7,7 +7,7 @@
 //!                      | refused                | Finished -> QueueActor: Complete | Requeue | Defer, and round again
 //!                      +-------- Finished ----> QueueActor
 //!   QueueActor -PutAway-> PayloadsActor -WentAway-> QueueActor: keeps of a job what it needs to know
-//!   QueueActor -Fetch-> PayloadsActor -Fetched-> QueueActor: before Selected, where the payload is away
+//!   QueueActor -Fetch-> PayloadsActor -Fetched-> QueueActor: while the Select gets on disk, where the payload is away
 //! ```
 
 use std::sync::Arc;
@@ -312,15 +312,15 @@ pub(crate) struct WentAway {
 #[rtype(result = "()")]
 pub(crate) struct Forget(pub Vec<Ticket>);
 
-/// Attempts on their way whose payloads are away. Dropped, they end like any other.
+/// Selected jobs whose payloads are away.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Fetch(pub Vec<Flight>);
+pub(crate) struct Fetch(pub Vec<(Ticket, Attempt, Packed)>);
 
 /// The same with their payloads; or why one of them does not come back.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Fetched(pub Result<Vec<Flight>, String>);
+pub(crate) struct Fetched(pub Result<Vec<(Ticket, Attempt, Packed)>, String>);
 
 /// A ticket with its unit and its durable Select, asking its breaker for leave.
 #[derive(Message)]

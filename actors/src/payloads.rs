@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient};
-use journeyman_core::Ticket;
 use journeyman_core::payloads::{PayloadError, Payloads, Put, TidyError};
+use journeyman_core::{Attempt, Packed, Ticket};
 
 use crate::clock::Clock;
 use crate::events;
-use crate::messages::{Fetch, Fetched, Flight, Forget, PutAway, WentAway};
+use crate::messages::{Fetch, Fetched, Forget, PutAway, WentAway};
 use crate::status::{Concern, Status};
 
 pub(crate) struct PayloadsActor {
@@ -47,17 +47,18 @@ impl PayloadsActor {
         }
     }
 
-    fn bring_back(&self, mut flights: Vec<Flight>) -> Result<Vec<Flight>, PayloadError> {
-        let tickets: Vec<Ticket> = flights.iter().map(|flight| flight.ticket).collect();
+    fn bring_back(&self, mut jobs: Vec<(Ticket, Attempt, Packed)>) -> Result<Vec<(Ticket, Attempt, Packed)>, PayloadError> {
+        let tickets: Vec<Ticket> = jobs.iter().map(|(ticket, ..)| *ticket).collect();
         self.payloads.read(&tickets, |at, payload| {
-            let flight = flights.get_mut(at);
-            if let Some((flight, whole)) = flight.and_then(|flight| flight.job.brought_back(payload).map(|whole| (flight, whole))) {
-                flight.job = whole;
+            if let Some((.., job)) = jobs.get_mut(at)
+                && let Some(whole) = job.brought_back(payload)
+            {
+                *job = whole;
             }
         })?;
-        let missing = flights.iter().find(|flight| flight.job.is_away());
-        missing.map_or(Ok(()), |flight| Err(PayloadError::Unknown(flight.ticket)))?;
-        Ok(flights)
+        let missing = jobs.iter().find(|(.., job)| job.is_away());
+        missing.map_or(Ok(()), |(ticket, ..)| Err(PayloadError::Unknown(*ticket)))?;
+        Ok(jobs)
     }
 
     fn lost(&self, why: &str) {
@@ -98,10 +99,10 @@ impl Handler<PutAway> for PayloadsActor {
 impl Handler<Fetch> for PayloadsActor {
     type Result = ();
 
-    fn handle(&mut self, Fetch(flights): Fetch, _: &mut Context<Self>) {
+    fn handle(&mut self, Fetch(jobs): Fetch, _: &mut Context<Self>) {
         self.clock.stir();
-        match self.bring_back(flights) {
-            Ok(flights) => self.queue.fetched.do_send(Fetched(Ok(flights))),
+        match self.bring_back(jobs) {
+            Ok(jobs) => self.queue.fetched.do_send(Fetched(Ok(jobs))),
             Err(why) => self.lost(&why.to_string()),
         }
     }
@@ -120,15 +121,15 @@ impl Handler<Forget> for PayloadsActor {
 /// The same jobs with their payloads; for tests.
 #[cfg(feature = "testing")]
 #[derive(Message)]
-#[rtype(result = "Vec<journeyman_core::Packed>")]
-pub(crate) struct Show(pub Vec<(Ticket, journeyman_core::Packed)>);
+#[rtype(result = "Vec<Packed>")]
+pub(crate) struct Show(pub Vec<(Ticket, Packed)>);
 
 #[cfg(feature = "testing")]
 impl Handler<Show> for PayloadsActor {
     type Result = actix::MessageResult<Show>;
 
     fn handle(&mut self, Show(jobs): Show, _: &mut Context<Self>) -> Self::Result {
-        let whole = |(ticket, job): (Ticket, journeyman_core::Packed)| {
+        let whole = |(ticket, job): (Ticket, Packed)| {
             let mut found = job.clone();
             if job.is_away() {
                 // One that does not come back shows itself to whoever reads it.

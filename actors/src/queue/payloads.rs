@@ -1,12 +1,13 @@
 //! Payloads beyond what the memory is to hold: which are put away, and the attempts that wait until theirs is back. A job that waits is
-//! put away when there are too many by the time that it is on disk; it comes back when it is selected. Knows no file.
+//! put away when there are too many by the time that it is on disk; it is asked for when it is selected, so that it is mostly here when that
+//! is on disk, and the attempt sets out. Knows no file.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use actix::{Context, Handler};
 use journeyman_core::queue::Live;
-use journeyman_core::{Now, Packed, Ticket, Time};
+use journeyman_core::{Attempt, Now, Packed, Ticket, Time};
 
 use super::QueueActor;
 use crate::config;
@@ -32,10 +33,22 @@ pub(super) struct Away {
     again: Option<Time>,
     /// Of tickets that have ended.
     unwanted: Vec<Ticket>,
-    /// Attempts whose payloads are to be asked for.
-    wanted: Vec<Flight>,
+    /// Selected jobs whose payloads are to be asked for.
+    wanted: Vec<(Ticket, Attempt, Packed)>,
     /// Since when they have been asked for, oldest first.
     asked: VecDeque<Time>,
+    /// What has been asked for, or will be at the end of this turn.
+    fetching: foldhash::HashMap<(Ticket, Attempt), Fetching>,
+}
+
+/// How far it is with an attempt whose payload is away: what comes first, its Select on disk or its payload, waits for the other.
+enum Fetching {
+    /// Neither is there.
+    Asked,
+    /// Its payload is there.
+    Here(Packed),
+    /// Its Select is on disk.
+    Begun(Flight),
 }
 
 impl Away {
@@ -55,9 +68,47 @@ impl Away {
         self.unwanted.push(ticket);
     }
 
-    /// An attempt waits until its payload is here.
-    pub(super) fn want(&mut self, flight: Flight) {
-        self.wanted.push(flight);
+    /// The job has been selected, and its payload will be wanted as soon as that is on disk.
+    pub(super) fn want(&mut self, ticket: Ticket, attempt: Attempt, job: &Packed) {
+        self.wanted.push((ticket, attempt, job.clone()));
+        self.fetching.insert((ticket, attempt), Fetching::Asked);
+    }
+
+    /// The attempt begins, and is given back when its payload is here; else it is kept until then.
+    pub(super) fn begin(&mut self, mut flight: Flight) -> Option<Flight> {
+        let name = (flight.ticket, flight.attempt);
+        match self.fetching.remove(&name) {
+            Some(Fetching::Here(job)) => {
+                flight.job = job;
+                return Some(flight);
+            }
+            Some(Fetching::Asked | Fetching::Begun(_)) => {}
+            // It went away since the job was selected.
+            None => self.want(flight.ticket, flight.attempt, &flight.job),
+        }
+        self.fetching.insert(name, Fetching::Begun(flight));
+        None
+    }
+
+    /// The attempt will not begin.
+    pub(super) fn give_up(&mut self, ticket: Ticket, attempt: Attempt) {
+        if !self.fetching.is_empty() {
+            self.fetching.remove(&(ticket, attempt));
+        }
+    }
+
+    /// A payload is here. Answers the attempt that has waited for it.
+    fn is_here(&mut self, ticket: Ticket, attempt: Attempt, job: Packed) -> Option<Flight> {
+        match self.fetching.remove(&(ticket, attempt))? {
+            Fetching::Begun(mut flight) => {
+                flight.job = job;
+                Some(flight)
+            }
+            Fetching::Asked | Fetching::Here(_) => {
+                self.fetching.insert((ticket, attempt), Fetching::Here(job));
+                None
+            }
+        }
     }
 
     /// Asks for what is wanted.
@@ -197,16 +248,17 @@ impl Handler<Fetched> for QueueActor {
         if !self.is_in_office() {
             return;
         }
-        let flights = match fetched {
-            Ok(flights) => flights,
+        let jobs = match fetched {
+            Ok(jobs) => jobs,
             // The journal has it: the next queue reads it from there.
             Err(why) => return self.fail(&why),
         };
         self.away.asked.pop_front();
         let now = self.clock.now();
-        for flight in flights {
-            let (queue, ticket) = (self.writer.queue(), flight.ticket);
-            match queue.get(ticket).filter(|_| queue.is_run_by(ticket, flight.attempt)) {
+        for (ticket, attempt, job) in jobs {
+            let Some(flight) = self.away.is_here(ticket, attempt, job) else { continue };
+            let queue = self.writer.queue();
+            match queue.get(ticket).filter(|_| queue.is_run_by(ticket, attempt)) {
                 Some(live) => {
                     let (selected, target) = (self.selected(now, live, self.policy(live), flight), live.job.target().cloned());
                     self.set_out(now, selected, target);

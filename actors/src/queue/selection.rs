@@ -48,12 +48,17 @@ impl QueueActor {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
             let taken = self.schedule.take_least();
             debug_assert_eq!(taken, Some(ticket), "nothing came between");
-            let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route().clone()) else { return };
+            let Some(live) = self.writer.queue().get(ticket) else { return };
+            let route = live.job.route().clone();
+            if live.job.is_away() {
+                self.away.want(ticket, attempt, &live.job);
+            }
             if let Some(target) = &route.target {
                 self.watched.insert(ticket, (attempt, Some(target.clone())));
             }
             self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });
         }
+        self.away.ask(now, &self.links.payloads);
         self.wants_room |= self.schedule.least().is_some() && !self.has_room_for_an_attempt();
         self.balance_units();
     }
@@ -92,6 +97,7 @@ impl QueueActor {
         let cancelled: Vec<_> = all.extract_if(.., |(ticket, attempt, _)| !queue.is_run_by(*ticket, *attempt)).collect();
         for (ticket, attempt, unit) in cancelled {
             self.runs_no_more(ticket, attempt);
+            self.away.give_up(ticket, attempt);
             self.take_units(Some(unit));
         }
         let names: Vec<_> = all.iter().map(|(ticket, attempt, _)| (*ticket, *attempt)).collect();
@@ -106,9 +112,16 @@ impl QueueActor {
         let policy = self.policy(live);
         let (number, timeout) = (live.failures().saturating_add(1), policy.attempt_timeout());
         let flight = Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone());
-        if live.job.is_away() && !self.stage.is_cutting_off() {
-            return self.away.want(flight);
-        }
+        let ready = if !live.job.is_away() {
+            Some(flight)
+        } else if self.stage.is_cutting_off() {
+            // It needs none.
+            self.away.give_up(ticket, attempt);
+            Some(flight)
+        } else {
+            self.away.begin(flight)
+        };
+        let Some(flight) = ready else { return };
         let (selected, target) = (self.selected(now, live, policy, flight), live.job.target().cloned());
         self.set_out(now, selected, target);
     }
