@@ -375,15 +375,14 @@ fn short(payload: &[u8]) -> Arc<[u8]> {
     // Most are small: no need to ask for memory twice.
     let mut small = [0; SMALL];
     // No options, no meta, and how many bytes follow.
-    let head = 2 + postcard::to_slice(&payload.len(), &mut small[2..]).map_or(0, |length| length.len());
+    let length = small.get_mut(2..).and_then(|room| postcard::to_slice(&payload.len(), room).ok());
+    let head = 2 + length.map_or(0, |length| length.len());
     let end = head + payload.len();
-    match small.get_mut(head..end) {
-        Some(room) => {
-            room.copy_from_slice(payload);
-            Arc::from(&small[..end])
-        }
-        None => [&small[..head], payload].concat().into(),
+    if let Some(room) = small.get_mut(head..end) {
+        room.copy_from_slice(payload);
     }
+    let in_one_go = small.get(..end).map(Arc::from);
+    in_one_go.unwrap_or_else(|| [small.get(..head).unwrap_or_default(), payload].concat().into())
 }
 
 /// A body of at most so many bytes is written on the stack first.

@@ -1,7 +1,7 @@
 //! A map from tickets to what is known of them. Tickets are numbered in a row and mostly come and go in that order, so neighbours lie side
 //! by side: finding one costs a step in a tree of pages and one within a page, and a ticket takes little more than its own bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::Ticket;
 
@@ -18,8 +18,8 @@ pub(crate) struct Table<T, const DIGITS: u32 = USUAL> {
 struct Page<T> {
     /// A bit for each digit that is taken.
     taken: u64,
-    /// What stands under them, in their order.
-    items: Vec<T>,
+    /// What stands under them, in their order. The first ones mostly go first, and none of the others has to move for that.
+    items: VecDeque<T>,
 }
 
 impl<T, const DIGITS: u32> Default for Table<T, DIGITS> {
@@ -56,7 +56,7 @@ impl<T, const DIGITS: u32> Table<T, DIGITS> {
             _ => self
                 .pages
                 .entry(page)
-                .or_insert_with(|| Page { taken: 0, items: Vec::with_capacity(if digit == 0 { DIGITS as usize } else { 0 }) }),
+                .or_insert_with(|| Page { taken: 0, items: VecDeque::with_capacity(if digit == 0 { DIGITS as usize } else { 0 }) }),
         };
         if let Some(before) = page.at(digit).and_then(|at| page.items.get_mut(at)) {
             return Some(std::mem::replace(before, item));
@@ -70,7 +70,7 @@ impl<T, const DIGITS: u32> Table<T, DIGITS> {
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let (number, digit) = Self::split(ticket);
         let page = self.pages.get_mut(&number)?;
-        let item = page.items.remove(page.at(digit)?);
+        let item = page.items.remove(page.at(digit)?)?;
         page.taken &= !(1 << digit);
         self.len -= 1;
         if page.taken == 0 {

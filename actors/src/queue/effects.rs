@@ -25,7 +25,8 @@ pub(super) enum Effect {
     Selected {
         ticket: Ticket,
         attempt: Attempt,
-        route: Arc<Route>,
+        /// For those who listen, if anybody does.
+        route: Option<Arc<Route>>,
         unit: Units,
     },
     Completed {
@@ -133,7 +134,9 @@ impl QueueActor {
                 status.pending.sub(1);
                 status.running.add(1);
                 events::selected(ticket, seq);
-                status.feed.tell_job(ticket, &route, seq, Happened::Selected);
+                if let Some(route) = route {
+                    status.feed.tell_job(ticket, &route, seq, Happened::Selected);
+                }
                 self.beginning.push((ticket, attempt, unit));
             }
             Effect::Completed { ticket, attempt, route, end, fault } => {

@@ -227,7 +227,7 @@ impl Handler<WentAway> for QueueActor {
         }
         let least = self.away.putting.take();
         for ticket in tickets {
-            // Had it ended before, nobody could say so.
+            // It ended meanwhile, when nobody knew that it was away.
             if !self.writer.let_go(ticket) {
                 self.away.forget(ticket);
             }
