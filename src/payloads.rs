@@ -101,11 +101,16 @@ impl Payloads {
     /// Removes the files that an earlier process, or an earlier reign of this one, has left. Answers how many.
     ///
     /// # Errors
-    /// Those of the disk; the rest is still there then, and harms nobody.
+    /// Those of the disk; what could not be removed is still there then, and harms nobody.
     pub fn sweep(disk: &dyn Disk) -> io::Result<usize> {
-        let left: Vec<_> = disk.list()?.into_iter().filter(|name| disk::number_of(name, SUFFIX).is_some()).collect();
-        left.iter().try_for_each(|name| removed(disk, name))?;
-        Ok(left.len())
+        let (mut swept, mut failed) = (0, None);
+        for name in disk.list()?.iter().filter(|name| disk::number_of(name, SUFFIX).is_some()) {
+            match removed(disk, name) {
+                Ok(()) => swept += 1,
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(swept), Err)
     }
 
     /// Puts payloads away. One that is already, is not written again.
@@ -131,33 +136,30 @@ impl Payloads {
     /// # Errors
     /// [`PayloadError`] for the first that does not come back.
     pub fn read(&self, tickets: &[Ticket], mut each: impl FnMut(usize, &[u8])) -> Result<(), PayloadError> {
-        let place = |(at, ticket): (usize, &Ticket)| match self.book.place(*ticket) {
-            Some(place) => Ok((place.slot(), place.offset(), place, at, *ticket)),
-            None => Err(PayloadError::Unknown(*ticket)),
-        };
-        let mut wanted: Vec<_> = tickets.iter().enumerate().map(place).collect::<Result<_, _>>()?;
-        wanted.sort_unstable_by_key(|(slot, offset, ..)| (*slot, *offset));
-        let are_near = |one: &(Slot, u64, Place, usize, Ticket), next: &(Slot, u64, Place, usize, Ticket)| {
-            one.0 == next.0 && next.1.saturating_sub(one.2.end()) <= GAP_BYTES
-        };
-        for run in wanted.chunk_by(are_near) {
-            // As many at once as are bounded by what a read may take, and one at least.
-            let mut run = run;
-            while let Some((slot, begin, first, ..)) = run.first() {
-                let fit = run.iter().take_while(|(_, _, place, ..)| place.end() - begin <= READ_BYTES).count().max(1);
-                let (now, later) = run.split_at(fit);
-                let end = now.iter().map(|(_, _, place, ..)| place.end()).max().unwrap_or_else(|| first.end());
-                let bytes = self.bytes(*slot, *begin, end - begin)?;
-                for (_, offset, place, at, ticket) in now {
-                    let payload = self.payload(&bytes, *begin, *slot, *offset).filter(|(found, payload)| {
-                        // Another one is none.
-                        found == ticket && payload.len() as u64 == place.length()
-                    });
-                    let (_, payload) = payload.ok_or_else(|| self.damaged(*slot, *offset))?;
-                    each(*at, payload);
+        let place = |ticket: &Ticket| self.book.place(*ticket).ok_or(PayloadError::Unknown(*ticket));
+        let mut wanted = Vec::with_capacity(tickets.len());
+        for (at, ticket) in tickets.iter().enumerate() {
+            wanted.push((place(ticket)?, at, *ticket));
+        }
+        wanted.sort_unstable_by_key(|(place, ..)| (place.slot(), place.offset()));
+        let mut rest = wanted.as_slice();
+        while let Some((first, ..)) = rest.first() {
+            // One at least, and those that lie near behind it as long as the read is not too long.
+            let (mut end, mut near) = (first.end(), 1);
+            for (place, ..) in rest.iter().skip(1) {
+                let is_near = place.slot() == first.slot() && place.offset() <= end + GAP_BYTES;
+                if !is_near || place.end() - first.offset() > READ_BYTES {
+                    break;
                 }
-                run = later;
+                end = end.max(place.end());
+                near += 1;
             }
+            let bytes = self.bytes(first.slot(), first.offset(), end - first.offset())?;
+            let (now, later) = rest.split_at(near);
+            for (place, at, ticket) in now {
+                each(*at, self.payload_of(*ticket, *place, &bytes, first.offset())?);
+            }
+            rest = later;
         }
         Ok(())
     }
@@ -168,15 +170,13 @@ impl Payloads {
     /// [`PayloadError`].
     pub fn look<'a>(&self, window: &'a mut Window, ticket: Ticket) -> Result<&'a [u8], PayloadError> {
         let place = self.book.place(ticket).ok_or(PayloadError::Unknown(ticket))?;
-        let (slot, number) = (place.slot(), self.number(place.slot()));
+        let number = self.number(place.slot());
         let seen = window.begin..=window.begin + window.bytes.len() as u64;
         if window.number != Some(number) || !seen.contains(&place.offset()) || !seen.contains(&place.end()) {
-            let bytes = self.bytes(slot, place.offset(), place.bytes().max(READ_BYTES))?;
+            let bytes = self.bytes(place.slot(), place.offset(), place.bytes().max(READ_BYTES))?;
             *window = Window { number: Some(number), begin: place.offset(), bytes };
         }
-        let found = self.payload(&window.bytes, window.begin, slot, place.offset());
-        let found = found.filter(|(found, payload)| *found == ticket && payload.len() as u64 == place.length());
-        found.map(|(_, payload)| payload).ok_or_else(|| self.damaged(slot, place.offset()))
+        self.payload_of(ticket, place, &window.bytes, window.begin)
     }
 
     /// A payload is wanted no more. One that was not put away changes nothing.
@@ -360,6 +360,13 @@ impl Payloads {
     fn payload<'a>(&self, bytes: &'a [u8], begin: u64, slot: Slot, offset: u64) -> Option<(Ticket, &'a [u8])> {
         let piece = bytes.get(usize::try_from(offset.checked_sub(begin)?).ok()?..)?;
         Header::take(piece, self.book.file(slot)?.number)
+    }
+
+    /// The payload of this ticket, of which the place is known. That of another ticket, or another length, is none.
+    fn payload_of<'a>(&self, ticket: Ticket, place: Place, bytes: &'a [u8], begin: u64) -> Result<&'a [u8], PayloadError> {
+        let found = self.payload(bytes, begin, place.slot(), place.offset());
+        let found = found.filter(|(found, payload)| *found == ticket && payload.len() as u64 == place.length());
+        found.map(|(_, payload)| payload).ok_or_else(|| self.damaged(place.slot(), place.offset()))
     }
 
     fn damaged(&self, slot: Slot, offset: u64) -> PayloadError {
