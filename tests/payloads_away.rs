@@ -323,7 +323,8 @@ async fn a_runner_with_nothing_in_memory_does_all_its_work() {
     let start = || {
         let (delivered, dir) = (delivered.clone(), dir.path().join("jobs"));
         let context = move || std::future::ready(Ok::<_, std::convert::Infallible>(delivered.clone()));
-        Runner::open(dir).context(context).register::<Parcel>().limits(limits(0)).start()
+        let build = Runner::open(dir).context(context).register::<Parcel>().limits(limits(0));
+        build.wait_for_lock(10 * SECOND).start()
     };
     let names = || {
         let entries = std::fs::read_dir(dir.path().join("jobs")).unwrap();
@@ -352,6 +353,16 @@ async fn a_runner_with_nothing_in_memory_does_all_its_work() {
     let stats = runner.jobs().stats();
     assert_eq!((stats.pending, stats.payload_memory), (200, 0), "put away as they were read");
     assert!(stats.payload_disk > 0);
+    // One that is dropped ends as by a crash, in the middle of its work.
+    let jobs = runner.jobs();
+    jobs.enqueue_all((3_000..4_000).map(|number| jobs.enqueue(Parcel { ms: 1, ..parcel(number) }))).await.unwrap();
+    drop(runner);
+    let runner = start().await.unwrap();
+    let jobs = runner.jobs();
+    while jobs.stats().done < 3_000 {
+        actix_rt::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!((3_000..4_000).all(|number| delivered.times(number) > 0) && jobs.stats().rejected == 0);
     runner.shutdown(SECOND).await.unwrap();
     assert!(names().is_empty());
 }
