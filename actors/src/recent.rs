@@ -18,21 +18,43 @@ pub(crate) struct Recent(Mutex<Ring>);
 struct Ring {
     /// Ends that a queue left undone: decided, and perhaps on disk.
     left: Vec<(Seq, Ticket, JobEnd)>,
-    ends: foldhash::HashMap<Ticket, JobEnd>,
     /// The oldest first; each ticket ends once.
-    order: VecDeque<Ticket>,
+    ends: VecDeque<(Ticket, JobEnd)>,
+    /// The number of the first of them: they are counted on and on.
+    first: u64,
+    /// Their numbers by ticket, as far as they are listed here. Every job ends, and few are asked for: it is whoever asks that lists them.
+    numbers: foldhash::HashMap<Ticket, u64>,
+    /// The number up to which they are listed.
+    listed: u64,
+}
+
+impl Ring {
+    fn forget_the_oldest(&mut self) {
+        let Some((ticket, _)) = self.ends.pop_front() else { return };
+        if self.first < self.listed {
+            self.numbers.remove(&ticket);
+        }
+        self.first += 1;
+        self.listed = self.listed.max(self.first);
+    }
+
+    fn get(&mut self, ticket: Ticket) -> Option<&JobEnd> {
+        let place = |number: u64, first: u64| usize::try_from(number - first).ok();
+        let new = self.ends.iter().skip(place(self.listed, self.first)?);
+        self.numbers.extend((self.listed..).zip(new).map(|(number, (ticket, _))| (*ticket, number)));
+        self.listed = self.first + self.ends.len() as u64;
+        let number = *self.numbers.get(&ticket)?;
+        self.ends.get(place(number, self.first)?).map(|(_, end)| end)
+    }
 }
 
 impl Recent {
     /// Remembers an end, and forgets the oldest beyond `limit`.
     pub(crate) fn note(&self, ticket: Ticket, end: JobEnd, limit: usize) {
         let mut ring = self.ring();
-        if ring.ends.insert(ticket, end).is_none() {
-            ring.order.push_back(ticket);
-        }
-        while ring.order.len() > limit {
-            let oldest = ring.order.pop_front();
-            oldest.and_then(|oldest| ring.ends.remove(&oldest));
+        ring.ends.push_back((ticket, end));
+        while ring.ends.len() > limit {
+            ring.forget_the_oldest();
         }
     }
 
@@ -49,7 +71,7 @@ impl Recent {
 
     /// How a ticket ended that no longer lives and was once given out.
     pub(crate) fn end_of(&self, ticket: Ticket) -> JobEnd {
-        self.ring().ends.get(&ticket).cloned().unwrap_or(JobEnd::Forgotten)
+        self.ring().get(ticket).cloned().unwrap_or(JobEnd::Forgotten)
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -59,7 +81,7 @@ impl Recent {
 
 impl fmt::Debug for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recent({} ends)", self.ring().order.len())
+        write!(f, "Recent({} ends)", self.ring().ends.len())
     }
 }
 
@@ -75,6 +97,19 @@ mod tests {
         }
         let ends = [1, 2, 3].map(|n| recent.end_of(Ticket(n)));
         assert_eq!(ends, [JobEnd::Forgotten, JobEnd::Done, JobEnd::Done]);
+    }
+
+    #[test]
+    fn who_asks_between_finds_what_there_is() {
+        let recent = Recent::default();
+        for n in 1..=100 {
+            recent.note(Ticket(n), JobEnd::Done, 10);
+            if n % 7 == 0 {
+                let known: Vec<u64> = (0..=n + 1).filter(|n| recent.end_of(Ticket(*n)) == JobEnd::Done).collect();
+                assert_eq!(known, (n.saturating_sub(10) + 1..=n).collect::<Vec<_>>());
+            }
+        }
+        assert!(recent.ring().numbers.len() <= 10, "of what is forgotten nothing stays");
     }
 
     #[test]
