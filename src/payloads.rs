@@ -462,6 +462,3 @@ const WRITE_BYTES: u64 = 1 << 20;
 const READ_BYTES: u64 = 1 << 20;
 /// What lies between two payloads is read along when it is no more: that costs less than to ask the disk twice.
 const GAP_BYTES: u64 = 16 << 10;
-
-#[cfg(test)]
-mod tests;

@@ -156,19 +156,6 @@ impl Book {
         let others = self.files.iter().filter(|(slot, _)| Some(**slot) != writing);
         others.min_by_key(|(_, file)| (file.live << SHARE_BITS) / file.bytes.max(1)).map(|(slot, _)| *slot)
     }
-
-    /// Counts everything again and compares.
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        assert_eq!(self.total, self.files.values().map(|file| file.bytes).sum::<u64>(), "bytes of all files");
-        assert_eq!(self.live, self.places.iter().map(|(_, place)| place.bytes()).sum::<u64>(), "bytes that are wanted");
-        for (slot, file) in &self.files {
-            let live: u64 = self.places.iter().filter(|(_, place)| place.slot() == *slot).map(|(_, place)| place.bytes()).sum();
-            assert_eq!(file.live, live, "bytes that are wanted of {slot}");
-            assert!(file.live <= file.bytes, "{slot}");
-        }
-        assert!(self.places.iter().all(|(_, place)| self.files.contains_key(&place.slot())), "no place without a file");
-    }
 }
 
 /// In front of each payload: its checksum, its length, its ticket.
@@ -185,3 +172,71 @@ pub(super) const MOST_PAYLOAD_BYTES: u64 = (1 << LENGTH_BITS) - 1;
 const PLACES: u32 = u64::BITS;
 /// How finely the shares of files that are wanted are told apart.
 const SHARE_BITS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap as Map;
+
+    use quickcheck::quickcheck;
+
+    use super::*;
+
+    /// Counts everything again and compares.
+    fn check(book: &Book) {
+        assert_eq!(book.total, book.files.values().map(|file| file.bytes).sum::<u64>(), "bytes of all files");
+        assert_eq!(book.live, book.places.iter().map(|(_, place)| place.bytes()).sum::<u64>(), "bytes that are wanted");
+        for (slot, file) in &book.files {
+            let live: u64 = book.places.iter().filter(|(_, place)| place.slot() == *slot).map(|(_, place)| place.bytes()).sum();
+            assert!(file.live == live && live <= file.bytes, "bytes that are wanted of {slot}");
+        }
+    }
+
+    quickcheck! {
+        fn what_is_wanted_is_counted_and_a_wasteful_file_is_found(moves: Vec<(u8, u8, u16)>, spare: u16) -> () {
+            let (mut book, mut model, spare) = (Book::default(), Map::new(), u64::from(spare));
+            let mut writing = None;
+            for (what, which, length) in moves {
+                let ticket = Ticket(u64::from(which % 32) + 1);
+                match what % 4 {
+                    0 => writing = book.begin(which.into()),
+                    1 => assert_eq!(book.forget(ticket), model.remove(&ticket)),
+                    _ => {
+                        let end = writing.and_then(|slot| book.file(slot)).map(|file| file.bytes);
+                        let place = writing.zip(end).and_then(|(slot, end)| Place::new(slot, end, length.into()));
+                        if let Some(place) = place {
+                            book.grown(place.slot(), place.bytes());
+                            assert_eq!(book.keep(ticket, place), model.insert(ticket, place));
+                        }
+                    }
+                }
+                let is_over = |slot: &Slot, file: &File| Some(*slot) != writing && file.live == 0;
+                let empty: Vec<Slot> = book.files.iter().filter(|(slot, file)| is_over(slot, file)).map(|(slot, _)| *slot).collect();
+                empty.into_iter().for_each(|slot| assert!(book.end(slot).is_some()));
+                check(&book);
+                assert_eq!((book.place(ticket), book.len()), (model.get(&ticket).copied(), model.len()));
+                let of_writing = writing.and_then(|slot| book.file(slot)).map_or(0, |file| file.bytes);
+                let found = book.wasteful(writing, spare.max(of_writing));
+                let is_too_much = book.total > 2 * book.live + spare.max(of_writing);
+                assert_eq!(found.is_some(), is_too_much);
+                let is_wasteful = |slot| book.file(slot).is_some_and(|file| file.live * 2 < file.bytes);
+                assert!(found.is_none_or(|slot| Some(slot) != writing && is_wasteful(slot)), "less than half of it is wanted");
+            }
+        }
+
+        fn a_place_keeps_its_numbers(slot: u16, offset: u64, length: u32) -> () {
+            let place = Place::new(slot, offset, length as usize);
+            let fits = slot < 1 << 15 && offset < 1 << 24 && length < 1 << 25;
+            assert_eq!(place.map(|place| (place.slot(), place.offset(), place.length())), fits.then_some((slot, offset, length.into())));
+        }
+    }
+
+    #[test]
+    fn the_ends_of_what_a_place_may_say() {
+        let (slot, offset, length) = ((1 << 15) - 1, (1 << 24) - 1, (1 << 25) - 1);
+        let most = Place::new(slot, offset, length).map(|most| (most.slot(), most.offset(), most.length()));
+        assert_eq!(most, Some((slot, offset, length as u64)));
+        for (slot, offset, length) in [(1 << 15, 0, 0), (0, 1 << 24, 0), (0, 0, 1 << 25)] {
+            assert!(Place::new(slot, offset, length).is_none());
+        }
+    }
+}
