@@ -10,8 +10,9 @@ use crate::disk::Disk;
 use crate::ids::Seq;
 use crate::journal::{Boundary, RecoverError, Salt, Sealed, removable};
 use crate::queue::Queue;
+use crate::room::Room;
 use crate::snapshot::{Draft, Finished, Loaded, Loading, SnapshotError, SnapshotStore, Verified, Verifying};
-use crate::store::{FoldError, fold, newest_first};
+use crate::store::{FoldError, fold, fold_within, newest_first};
 
 /// One compaction.
 pub struct Compaction {
@@ -20,6 +21,8 @@ pub struct Compaction {
     /// The segment that is being written: those before it are sealed.
     before: u64,
     salt: Salt,
+    /// Where payloads are that are not to be in memory.
+    room: Option<Room>,
     passed_over: Vec<SnapshotError>,
     stage: Stage,
 }
@@ -33,7 +36,8 @@ pub enum Progress {
         phase: Phase,
         /// Bytes that it read from the disk.
         read_bytes: u64,
-        /// Bytes that it wrote, as the snapshot counts them; a store may take more for them.
+        /// Bytes that it wrote: those of the snapshot, as that counts them (a store may take more for them), and of payloads that were put
+        /// away.
         written_bytes: u64,
     },
     /// Everything sealed is in the newest snapshot already. Nothing was written and nothing removed.
@@ -128,7 +132,14 @@ impl Compaction {
     /// [`CompactionError`] when the snapshots cannot be listed.
     pub fn begin(disk: Arc<dyn Disk>, snapshots: Box<dyn SnapshotStore>, before: u64, salt: Salt) -> Result<Self, CompactionError> {
         let rest = newest_first(&*snapshots)?.into_iter();
-        Ok(Self { disk, snapshots, before, salt, passed_over: Vec::new(), stage: Stage::Choosing { rest } })
+        Ok(Self { disk, snapshots, before, salt, room: None, passed_over: Vec::new(), stage: Stage::Choosing { rest } })
+    }
+
+    /// The same with no more of the payloads in memory than there is room for. The others are where the room puts them, until it is over.
+    #[must_use]
+    pub fn within(mut self, room: Room) -> Self {
+        self.room = Some(room);
+        self
     }
 
     /// What the next step will be busy with; none when it is over.
@@ -182,10 +193,13 @@ impl Compaction {
     }
 
     fn load(&mut self, rest: std::vec::IntoIter<Seq>, mut loading: Loading) -> Result<Progress, CompactionError> {
-        let mut read = 0;
+        let (mut read, before) = (0, self.put_away());
         self.stage = match loading.step() {
             Ok(Some(bytes)) => {
                 read = bytes;
+                if let (Some(room), Some(queue)) = (&mut self.room, loading.queue()) {
+                    room.make(queue);
+                }
                 Stage::Loading { rest, loading }
             }
             Ok(None) => match loading.finish() {
@@ -194,7 +208,12 @@ impl Compaction {
             },
             Err(error) => self.pass_over(error, rest)?,
         };
-        Ok(working(Phase::Loading, read, 0))
+        Ok(working(Phase::Loading, read, self.put_away() - before))
+    }
+
+    /// Bytes that were written to put payloads away.
+    fn put_away(&self) -> u64 {
+        self.room.as_ref().map_or(0, Room::written)
     }
 
     /// A damaged snapshot is no reason to stop as long as the segments before it are there: the next one takes its place.
@@ -203,6 +222,7 @@ impl Compaction {
             return Err(error.into());
         }
         self.passed_over.push(error);
+        self.room.iter_mut().for_each(Room::clear);
         Ok(Stage::Choosing { rest })
     }
 
@@ -216,7 +236,12 @@ impl Compaction {
     }
 
     fn fold(&mut self, base: Option<Boundary>, mut queue: Queue, mut sealed: Sealed) -> Result<Progress, CompactionError> {
-        let read = sealed.step(STEP_BYTES, STEP_RECORDS, |batch| fold(&mut queue, batch))?;
+        let before = self.put_away();
+        let room = &mut self.room;
+        let read = sealed.step(STEP_BYTES, STEP_RECORDS, |batch| match room {
+            Some(room) => fold_within(&mut queue, batch, room),
+            None => fold(&mut queue, batch),
+        })?;
         self.stage = match read {
             Some(_) => Stage::Folding { base, queue, sealed },
             None => {
@@ -224,11 +249,11 @@ impl Compaction {
                 Stage::Writing { base, queue, draft, behind: sealed.bytes() }
             }
         };
-        Ok(working(Phase::Folding, read.unwrap_or_default(), 0))
+        Ok(working(Phase::Folding, read.unwrap_or_default(), self.put_away() - before))
     }
 
     fn write(&mut self, base: Option<Boundary>, queue: Queue, mut draft: Draft, behind: u64) -> Result<Progress, CompactionError> {
-        let written = draft.step(&queue)?;
+        let written = draft.step_within(&queue, self.room.as_mut())?;
         self.stage = match written {
             Some(_) => Stage::Writing { base, queue, draft, behind },
             None => {
@@ -240,7 +265,7 @@ impl Compaction {
     }
 
     fn verify(&mut self, base: Option<Boundary>, queue: Queue, mut verifying: Verifying, behind: u64) -> Result<Progress, CompactionError> {
-        let read = verifying.step(&queue)?;
+        let read = verifying.step_within(&queue, self.room.as_mut())?;
         self.stage = match read {
             Some(_) => Stage::Verifying { base, queue, verifying, behind },
             None => Stage::Publishing { base, verified: verifying.finish(&queue)?, behind },
@@ -279,6 +304,12 @@ impl Compaction {
         }
         self.stage = Stage::Sweeping(sweep);
         Ok(working(Phase::Sweeping, 0, 0))
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        self.room.iter_mut().for_each(Room::clear);
     }
 }
 

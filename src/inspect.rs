@@ -138,6 +138,8 @@ impl Finding {
             SnapshotError::Io { name, source } => Self::new(Sort::Unread, name, None, format!("cannot be read: {source}")),
             SnapshotError::Damaged { name, expected } => Self::new(Sort::Damage, name, None, format!("expected {expected}")),
             SnapshotError::Newer { name, needs } => Self::new(Sort::Newer, name, None, format!("needs a reader of format {needs}")),
+            // Of one that is being written, which nobody inspects.
+            SnapshotError::Payload(error) => Self::new(Sort::Unread, ".", None, error.to_string()),
         }
     }
 }

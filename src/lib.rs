@@ -14,7 +14,9 @@
 //!   schedule                     which pending ticket is next, and what holds it back
 //!   retry breaker pool           the policies; they know neither the queue nor each other
 //!   bytes record                 data as bytes; ops as bytes
-//!   disk journal                 batches of records as files, durable before they are believed
+//!   disk payloads                files; payloads that wait there, and are no part of what is stored
+//!   room                         how much of them is in memory while a state is read
+//!   journal                      batches of records as files, durable before they are believed
 //!   snapshot                     the state at a seq, saved
 //!   store compaction             what is on disk, opened; and kept small
 //!   inspect salvage              what is on disk, looked at; and saved from damage
@@ -40,11 +42,15 @@ mod live;
 pub mod op;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod packed;
+#[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
+pub mod payloads;
 pub mod pool;
 pub mod queue;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod record;
 pub mod retry;
+#[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
+pub mod room;
 #[deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, clippy::string_slice)]
 pub mod salvage;
 pub mod schedule;

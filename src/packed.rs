@@ -1,5 +1,5 @@
 //! A job as it is kept while it waits: what decides about it at hand, all else as the bytes of its record. Two small pieces of memory, one
-//! of them shared with all jobs of its kind and target.
+//! of them shared with all jobs of its kind and target. The payload may be put away: where it is then, this does not know.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,25 @@ use crate::time::Span;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Packed {
     route: Arc<Route>,
-    /// Options, meta and payload, as they stand at the end of its record.
-    body: Arc<[u8]>,
+    body: Kept,
     weight: u32,
     version: u16,
     codec: Codec,
     priority: u8,
 }
+
+/// What is kept of options, meta and payload.
+#[derive(Clone, PartialEq, Eq)]
+enum Kept {
+    /// All of them, as they stand at the end of its record.
+    Whole(Arc<[u8]>),
+    /// The payload is somewhere else. Options and meta, as they stand in front of it, when there are any.
+    Away(Option<Arc<Rest>>),
+}
+
+/// In a piece of memory of its own, so that what points to it is no larger than it has to be: most have none.
+#[derive(PartialEq, Eq)]
+struct Rest(Box<[u8]>);
 
 /// What a job is and whom it calls: the same for many jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,11 +83,11 @@ impl Packed {
         let Fields { version, codec, priority, options, meta, payload } = fields;
         let meta: Vec<_> = meta.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let weight = weight(&meta, payload);
-        let body = Body { options: options.0.clone(), meta, payload }.in_one_piece();
+        let body = Kept::Whole(Body { options: options.0.clone(), meta, payload }.in_one_piece());
         Self { route, body, weight, version: *version, codec: *codec, priority: *priority }
     }
 
-    /// The job as it was given.
+    /// The job as it was given; without its payload while that is away.
     #[must_use]
     pub fn unpack(&self) -> Job {
         let Body { options, meta, payload } = self.body();
@@ -130,7 +142,7 @@ impl Packed {
     /// See [`Job::options`].
     #[must_use]
     pub fn options(&self) -> Options {
-        if self.body.first() == Some(&0) { Options::default() } else { Options(self.body().options) }
+        if self.front().first().is_none_or(|count| *count == 0) { Options::default() } else { Options(self.body().options) }
     }
 
     /// See [`Job::meta`].
@@ -139,17 +151,65 @@ impl Packed {
         if self.is_short() { Vec::new() } else { owned(&self.body().meta) }
     }
 
-    /// See [`Job::payload`].
+    /// See [`Job::payload`]. None while it is away.
     #[must_use]
-    pub fn payload(&self) -> &[u8] {
+    pub fn payload(&self) -> Option<&[u8]> {
+        let Kept::Whole(body) = &self.body else { return None };
         // All its weight, and the end of all.
-        let begin = self.body.len().checked_sub(self.weight as usize).filter(|_| self.is_short());
-        begin.and_then(|begin| self.body.get(begin..)).unwrap_or_else(|| self.body().payload)
+        let begin = body.len().checked_sub(self.weight as usize).filter(|_| self.is_short());
+        Some(begin.and_then(|begin| body.get(begin..)).unwrap_or_else(|| self.body().payload))
+    }
+
+    /// Whether the payload is somewhere else.
+    #[must_use]
+    pub const fn is_away(&self) -> bool {
+        matches!(self.body, Kept::Away(_))
+    }
+
+    /// Bytes of the payload, wherever it is.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        let meta = if self.is_short() { 0 } else { weight(&self.body().meta, &[]) };
+        self.weight.saturating_sub(meta).into()
+    }
+
+    /// The same without its payload, which whoever asks has put somewhere else.
+    pub(crate) fn away(&self) -> Self {
+        let body = match &self.body {
+            Kept::Whole(_) if self.is_short() => Kept::Away(None),
+            Kept::Whole(body) => {
+                let front = body.len().saturating_sub(measured(self.payload_bytes()));
+                Kept::Away(body.get(..front).map(|front| Arc::new(Rest(front.into()))))
+            }
+            Kept::Away(_) => self.body.clone(),
+        };
+        Self { body, ..self.clone() }
+    }
+
+    /// The same with its payload, which was away. None when that has another length than the one that it had.
+    #[must_use]
+    pub fn brought_back(&self, payload: &[u8]) -> Option<Self> {
+        if payload.len() as u64 != self.payload_bytes() {
+            return None;
+        }
+        let body = Body { payload, ..self.body() }.in_one_piece();
+        Some(Self { body: Kept::Whole(body), ..self.clone() })
     }
 
     /// Whether it has neither options nor meta, as most have not.
     fn is_short(&self) -> bool {
-        self.body.starts_with(&[0, 0])
+        match &self.body {
+            Kept::Whole(body) => body.starts_with(&[0, 0]),
+            Kept::Away(rest) => rest.is_none(),
+        }
+    }
+
+    /// The bytes of options and meta, and of what follows them if that is here.
+    fn front(&self) -> &[u8] {
+        match &self.body {
+            Kept::Whole(body) => body,
+            Kept::Away(rest) => rest.as_ref().map_or(&[], |rest| &rest.0),
+        }
     }
 
     /// See [`Job::weight`].
@@ -176,9 +236,18 @@ impl Packed {
         std::mem::replace(&mut self.route, route)
     }
 
-    /// The bytes of options, meta and payload.
+    /// The bytes of options, meta and payload. Whoever writes them has the payload: without it they are no body, and nobody reads them as one.
     pub(crate) fn body_bytes(&self) -> &[u8] {
-        &self.body
+        debug_assert!(!self.is_away(), "what is away is not written");
+        self.front()
+    }
+
+    /// How many they are, wherever the payload is.
+    pub(crate) fn body_len(&self) -> usize {
+        match &self.body {
+            Kept::Whole(body) => body.len(),
+            Kept::Away(rest) => rest.as_ref().map_or(2, |rest| rest.0.len()) + measured(self.payload_bytes()),
+        }
     }
 
     pub(crate) fn head(&self) -> Head<'_> {
@@ -197,11 +266,16 @@ impl Packed {
         let route = route.unwrap_or_else(|| Arc::new(Route { kind: head.kind.into(), target: head.target.map(Into::into) }));
         // One job has one spelling, whoever wrote its numbers.
         let body = if fields.is_short_in(read) { Arc::from(read) } else { fields.in_one_piece() };
+        let body = Kept::Whole(body);
         Some(Self { route, body, weight, version: head.version, codec: head.codec, priority: head.priority })
     }
 
     fn body(&self) -> Body<'_> {
-        let body = postcard::from_bytes(&self.body);
+        let body = match &self.body {
+            Kept::Whole(body) => postcard::from_bytes(body),
+            Kept::Away(None) => Ok(Body::default()),
+            Kept::Away(Some(rest)) => postcard::from_bytes(&rest.0).map(|(options, meta)| Body { options, meta, payload: &[] }),
+        };
         debug_assert!(body.is_ok(), "it holds nothing but what was written as a body");
         body.unwrap_or_default()
     }
@@ -224,6 +298,16 @@ impl From<Job> for Packed {
 fn weight(meta: &[(&str, &str)], payload: &[u8]) -> u32 {
     let meta: usize = meta.iter().map(|(name, value)| name.len() + value.len()).sum();
     u32::try_from(payload.len() + meta).unwrap_or(u32::MAX)
+}
+
+/// So many bytes with their number in front of them.
+const fn measured(bytes: u64) -> usize {
+    bytes as usize + digits(bytes as usize)
+}
+
+/// What a number takes.
+const fn digits(number: usize) -> usize {
+    (if number == 0 { 0 } else { number.ilog2() as usize / 7 }) + 1
 }
 
 fn owned(meta: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -275,8 +359,7 @@ impl<'a> Body<'a> {
 
     /// Whether these bytes, from which it was read, are the shortest for a body that has a payload only.
     fn is_short_in(&self, read: &[u8]) -> bool {
-        let digits = self.payload.len().max(1).ilog2() as usize / 7 + 1;
-        read.starts_with(&[0, 0]) && read.len() == 2 + digits + self.payload.len()
+        read.starts_with(&[0, 0]) && read.len() == 2 + digits(self.payload.len()) + self.payload.len()
     }
 
     fn in_one_piece(&self) -> Arc<[u8]> {
@@ -294,15 +377,14 @@ fn short(payload: &[u8]) -> Arc<[u8]> {
     // Most are small: no need to ask for memory twice.
     let mut small = [0; SMALL];
     // No options, no meta, and how many bytes follow.
-    let head = 2 + postcard::to_slice(&payload.len(), &mut small[2..]).map_or(0, |length| length.len());
+    let length = small.get_mut(2..).and_then(|room| postcard::to_slice(&payload.len(), room).ok());
+    let head = 2 + length.map_or(0, |length| length.len());
     let end = head + payload.len();
-    match small.get_mut(head..end) {
-        Some(room) => {
-            room.copy_from_slice(payload);
-            Arc::from(&small[..end])
-        }
-        None => [&small[..head], payload].concat().into(),
+    if let Some(room) = small.get_mut(head..end) {
+        room.copy_from_slice(payload);
     }
+    let in_one_go = small.get(..end).map(Arc::from);
+    in_one_go.unwrap_or_else(|| [small.get(..head).unwrap_or_default(), payload].concat().into())
 }
 
 /// A body of at most so many bytes is written on the stack first.
@@ -334,13 +416,35 @@ mod tests {
                     let job = job(options, meta, payload.clone());
                     let packed = Packed::of(job.clone());
                     assert!(packed.unpack() == job);
-                    assert_eq!((packed.options(), packed.meta(), packed.payload()), (job.options.clone(), job.meta.clone(), &job.payload[..]));
+                    assert_eq!((packed.options(), packed.meta(), packed.payload()), (job.options.clone(), job.meta.clone(), Some(&job.payload[..])));
                     assert_eq!(packed.weight(), job.weight());
                     let taken = taken(&packed, packed.body_bytes(), Some(packed.route()));
                     assert!(taken.is_some_and(|taken| taken == packed && Arc::ptr_eq(taken.route(), packed.route())));
                 }
             }
         }
+
+        fn what_was_put_away_comes_back_as_it_was(options: Vec<(u32, u64)>, meta: Vec<(String, String)>, payload: Vec<u8>, more: u16) -> () {
+            let payload = [payload, vec![7; more as usize % 20_000]].concat();
+            for (options, meta) in [(options.clone(), meta.clone()), (options.clone(), vec![]), (vec![], meta.clone()), (vec![], vec![])] {
+                let job = job(options, meta, payload.clone());
+                let packed = Packed::of(job.clone());
+                let away = packed.away();
+                assert!(away.is_away() && !packed.is_away() && away.away() == away);
+                assert_eq!((away.options(), away.meta(), away.payload()), (job.options.clone(), job.meta.clone(), None));
+                assert_eq!((away.weight(), away.payload_bytes()), (packed.weight(), payload.len() as u64));
+                assert_eq!((away.body_len(), packed.payload_bytes()), (packed.body_bytes().len(), payload.len() as u64));
+                assert!(away.brought_back(&payload) == Some(packed));
+                assert_eq!(away.brought_back(&[&payload[..], &[0]].concat()), None);
+                assert!(away.unpack() == Job { payload: vec![], ..job });
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_is_away_takes_no_more_than_one_that_is_here() {
+        assert_eq!(size_of::<Kept>(), size_of::<Arc<[u8]>>());
+        assert_eq!(size_of::<Packed>(), 32);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Queue {
     expiring: BTreeSet<(Time, Ticket, Key)>,
     running: usize,
     weight: u64,
+    /// Of it, bytes of payloads that are somewhere else.
+    away: u64,
     live_bytes: u64,
     ends: Ends,
 }
@@ -100,7 +102,12 @@ fn bytes_of(live: &Live) -> u64 {
     let job = &live.job;
     let names = job.kind().as_str().len() + job.target().map_or(0, |target| target.as_str().len()) + key_bytes(live.key());
     let fault = live.fault().map_or(0, |fault| fault.text().len());
-    (job.body_bytes().len() + TICKET_BYTES + names + fault) as u64
+    (job.body_len() + TICKET_BYTES + names + fault) as u64
+}
+
+/// Bytes of its payload, if that is somewhere else.
+fn away_bytes(live: &Live) -> u64 {
+    if live.job.is_away() { live.job.payload_bytes() } else { 0 }
 }
 
 impl Ends {
@@ -287,6 +294,7 @@ impl Queue {
         drop(live.job.share(self.routes.shared(live.job.route())));
         self.running += usize::from(live.is_running());
         self.weight += live.job.weight();
+        self.away += away_bytes(&live);
         self.live_bytes += bytes_of(&live);
         self.tickets.insert(ticket, live);
     }
@@ -295,6 +303,7 @@ impl Queue {
         let live = self.tickets.remove(ticket)?;
         self.running -= usize::from(live.is_running());
         self.weight -= live.job.weight();
+        self.away -= away_bytes(&live);
         self.live_bytes -= bytes_of(&live);
         if let Some(key) = live.key() {
             let until = now + live.job.key_window();
@@ -355,6 +364,12 @@ impl Queue {
         self.tickets.iter_from(first)
     }
 
+    /// The newest of the tickets that live; 0 when none does.
+    #[must_use]
+    pub fn last_ticket(&self) -> Ticket {
+        self.tickets.last().unwrap_or_default()
+    }
+
     /// The last record that was applied.
     #[must_use]
     pub const fn last(&self) -> Seq {
@@ -404,6 +419,29 @@ impl Queue {
         self.weight
     }
 
+    /// Those of them that are in memory.
+    #[must_use]
+    pub const fn weight_in_memory(&self) -> u64 {
+        self.weight - self.away
+    }
+
+    /// Whether a payload of this ticket is in memory, and somewhere else it would take none.
+    #[must_use]
+    pub fn may_go_away(&self, ticket: Ticket) -> bool {
+        self.get(ticket).is_some_and(|live| !live.job.is_away() && live.job.payload_bytes() > 0)
+    }
+
+    /// Lets go of the payload of this ticket: whoever asks has it somewhere else. All else of the state, and what a step does, is as it was.
+    /// Answers false when no such ticket lives.
+    pub fn let_go(&mut self, ticket: Ticket) -> bool {
+        let Some(live) = self.tickets.get_mut(ticket) else { return false };
+        if !live.job.is_away() {
+            live.job = live.job.away();
+            self.away += away_bytes(live);
+        }
+        true
+    }
+
     /// About the bytes that a snapshot of it takes: payloads, names, keys, faults, and a fixed part for each ticket.
     #[must_use]
     pub const fn live_bytes(&self) -> u64 {
@@ -424,6 +462,7 @@ impl Queue {
         let running = self.tickets().filter(|(_, live)| live.is_running()).count();
         assert_eq!(self.running, running, "running tickets");
         assert_eq!(self.weight, self.tickets().map(|(_, live)| live.job.weight()).sum::<u64>(), "weight");
+        assert_eq!(self.away, self.tickets().map(|(_, live)| away_bytes(live)).sum::<u64>(), "payloads that are away");
         let tickets: u64 = self.tickets().map(|(_, live)| bytes_of(live)).sum();
         let keys: u64 = self.expiring.iter().map(|(.., key)| ended_bytes(key)).sum();
         assert_eq!(self.live_bytes, tickets + keys, "live bytes");
@@ -484,7 +523,7 @@ impl Queue {
 
     /// Takes in a ticket. Tickets come in the order of their numbers, before all ended keys.
     pub(crate) fn take_in(&mut self, ticket: Ticket, live: Live) -> Result<(), &'static str> {
-        let newest = self.tickets.last().unwrap_or_default();
+        let newest = self.last_ticket();
         if ticket <= newest || ticket > self.issued || !self.expiring.is_empty() {
             return Err("a ticket that was issued, behind the one before and before the ended keys");
         }

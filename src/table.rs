@@ -5,41 +5,42 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::Ticket;
 
-/// In the order of the tickets.
+/// In the order of the tickets, so many to a page: few where what is known of a ticket is large, as one that comes or goes moves those behind
+/// it, and at most 64.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table<T> {
+pub(crate) struct Table<T, const DIGITS: u32 = USUAL> {
     pages: BTreeMap<u64, Page<T>>,
     len: usize,
 }
 
-/// Tickets whose numbers differ in the last digit only, counting in sixteens.
+/// Tickets whose numbers differ in the last digit only, counting in as many as a page holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page<T> {
     /// A bit for each digit that is taken.
-    taken: u16,
+    taken: u64,
     /// What stands under them, in their order. The first ones mostly go first, and none of the others has to move for that.
     items: VecDeque<T>,
 }
 
-impl<T> Default for Table<T> {
+impl<T, const DIGITS: u32> Default for Table<T, DIGITS> {
     fn default() -> Self {
         Self { pages: BTreeMap::new(), len: 0 }
     }
 }
 
-impl<T> Table<T> {
+impl<T, const DIGITS: u32> Table<T, DIGITS> {
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     pub(crate) fn get(&self, ticket: Ticket) -> Option<&T> {
-        let (page, digit) = split(ticket);
+        let (page, digit) = Self::split(ticket);
         let page = self.pages.get(&page)?;
         page.items.get(page.at(digit)?)
     }
 
     pub(crate) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
-        let (page, digit) = split(ticket);
+        let (page, digit) = Self::split(ticket);
         let page = self.pages.get_mut(&page)?;
         let at = page.at(digit)?;
         page.items.get_mut(at)
@@ -47,7 +48,7 @@ impl<T> Table<T> {
 
     /// Answers what stood there before.
     pub(crate) fn insert(&mut self, ticket: Ticket, item: T) -> Option<T> {
-        let (page, digit) = split(ticket);
+        let (page, digit) = Self::split(ticket);
         // Most come in order: that page needs no search.
         let page = match self.pages.last_entry() {
             Some(last) if *last.key() == page => last.into_mut(),
@@ -67,7 +68,7 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<T> {
-        let (number, digit) = split(ticket);
+        let (number, digit) = Self::split(ticket);
         let page = self.pages.get_mut(&number)?;
         let item = page.items.remove(page.at(digit)?)?;
         page.taken &= !(1 << digit);
@@ -82,18 +83,23 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ticket, &T)> {
-        self.pages.iter().flat_map(|(number, page)| page.iter(*number))
+        self.pages.iter().flat_map(|(number, page)| page.iter(*number, DIGITS))
     }
 
     /// From `first` on. To find the first costs the logarithm of how many there are.
     pub(crate) fn iter_from(&self, first: Ticket) -> impl Iterator<Item = (Ticket, &T)> {
-        let pages = self.pages.range(split(first).0..);
-        pages.flat_map(|(number, page)| page.iter(*number)).skip_while(move |(ticket, _)| *ticket < first)
+        let pages = self.pages.range(Self::split(first).0..);
+        pages.flat_map(|(number, page)| page.iter(*number, DIGITS)).skip_while(move |(ticket, _)| *ticket < first)
     }
 
     pub(crate) fn last(&self) -> Option<Ticket> {
         let (number, page) = self.pages.last_key_value()?;
-        Some(join(*number, page.taken.checked_ilog2()?))
+        Some(join(*number, page.taken.checked_ilog2()?, DIGITS))
+    }
+
+    const fn split(ticket: Ticket) -> (u64, u32) {
+        const { assert!(DIGITS <= u64::BITS, "a bit for each") };
+        (ticket.0 / DIGITS as u64, (ticket.0 % DIGITS as u64) as u32)
     }
 }
 
@@ -108,22 +114,18 @@ impl<T> Page<T> {
         (self.taken & ((1 << digit) - 1)).count_ones() as usize
     }
 
-    fn iter(&self, number: u64) -> impl Iterator<Item = (Ticket, &T)> {
-        let digits = (0..DIGITS).filter(|digit| self.taken >> digit & 1 == 1);
-        digits.map(move |digit| join(number, digit)).zip(&self.items)
+    fn iter(&self, number: u64, digits: u32) -> impl Iterator<Item = (Ticket, &T)> {
+        let taken = (0..digits).filter(|digit| self.taken >> digit & 1 == 1);
+        taken.map(move |digit| join(number, digit, digits)).zip(&self.items)
     }
 }
 
-const fn split(ticket: Ticket) -> (u64, u32) {
-    (ticket.0 / DIGITS as u64, (ticket.0 % DIGITS as u64) as u32)
-}
-
-const fn join(page: u64, digit: u32) -> Ticket {
-    Ticket(page * DIGITS as u64 + digit as u64)
+const fn join(page: u64, digit: u32, digits: u32) -> Ticket {
+    Ticket(page * digits as u64 + digit as u64)
 }
 
 /// Tickets of a page: many enough that the tree of pages is small, few enough that one that comes or goes moves little.
-const DIGITS: u32 = u16::BITS;
+const USUAL: u32 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -133,20 +135,24 @@ mod tests {
 
     quickcheck! {
         fn it_is_a_map_in_the_order_of_the_tickets(moves: Vec<(bool, u8, u32)>, first: u8) -> () {
-            let (mut table, mut map) = (Table::default(), BTreeMap::new());
+            let (mut table, mut map) = (Table::<_, 64>::default(), BTreeMap::new());
+            let mut usual = Table::<_>::default();
             for (comes, number, item) in moves {
                 // Both ends of the numbers.
                 let ticket = Ticket(if number < 128 { number.into() } else { u64::MAX - u64::from(number) + 128 });
                 if comes {
-                    assert_eq!(table.insert(ticket, item), map.insert(ticket, item));
+                    let before = map.insert(ticket, item);
+                    assert_eq!((table.insert(ticket, item), usual.insert(ticket, item)), (before, before));
                 } else {
-                    assert_eq!(table.remove(ticket), map.remove(&ticket));
+                    let gone = map.remove(&ticket);
+                    assert_eq!((table.remove(ticket), usual.remove(ticket)), (gone, gone));
                 }
                 assert_eq!((table.get(ticket), table.len()), (map.get(&ticket), map.len()));
                 assert_eq!(table.get_mut(ticket), map.get_mut(&ticket));
                 assert_eq!(table.last(), map.keys().next_back().copied());
             }
             assert!(table.iter().eq(map.iter().map(|(ticket, item)| (*ticket, item))));
+            assert!(usual.iter().eq(table.iter()));
             let first = Ticket(first.into());
             assert!(table.iter_from(first).eq(map.range(first..).map(|(ticket, item)| (*ticket, item))));
         }
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_few_of_each_page_take_little_more_than_their_own_room() {
-        let mut table = Table::default();
+        let mut table = Table::<_>::default();
         (1..1600).step_by(16).for_each(|n| assert_eq!(table.insert(Ticket(n), [0u64; 8]), None));
         let room: usize = table.pages.values().map(|page| page.items.capacity()).sum();
         assert!(room <= 400, "{room} places for 100");
@@ -162,7 +168,7 @@ mod tests {
 
     #[test]
     fn one_that_stays_keeps_little_more_than_its_own_room() {
-        let mut table = Table::default();
+        let mut table = Table::<_>::default();
         (0..1600).for_each(|n| assert_eq!(table.insert(Ticket(n), [0u64; 8]), None));
         (0..1600).filter(|n| n % 16 != 5).for_each(|n| _ = table.remove(Ticket(n)));
         let room: usize = table.pages.values().map(|page| page.items.capacity()).sum();

@@ -11,6 +11,7 @@ mod file_disk;
 mod journal_crashes;
 mod journal_recovery;
 mod memory_disk;
+mod payload_files;
 mod pieces;
 mod policy_laws;
 mod queue_laws;

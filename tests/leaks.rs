@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use journeyman::{BreakerState, Policy};
+use journeyman::{BreakerState, Limits, Policy};
 
 use crate::jobs::{DAY, HOUR, Log, MINUTE, SECOND, Step, seed, task, task_for, tasks, touchy};
 use crate::panics::silence;
@@ -24,10 +24,22 @@ const ENDS: [Step; 12] = [
 
 #[actix::test]
 async fn a_permit_and_a_pass_never_leak() {
+    never_leak(Limits::default()).await;
+}
+
+#[actix::test]
+async fn nor_do_they_when_no_payload_is_kept_in_memory() {
+    let mut limits = Limits::default();
+    limits.payload_memory = 0;
+    never_leak(limits).await;
+}
+
+async fn never_leak(limits: Limits) {
     let log = Log::default();
     let seed = seed();
     let mut dice = fastrand::Rng::with_seed(seed);
-    let mut t = tasks(&log).capacity(16).circuit(touchy().cooldown(5 * SECOND)).test_with(Default::default(), seed).await.unwrap();
+    let mut t =
+        tasks(&log).limits(limits).capacity(16).circuit(touchy().cooldown(5 * SECOND)).test_with(Default::default(), seed).await.unwrap();
     let policy = Policy::default().attempts(3).base(SECOND).timeout(2 * SECOND).deadline(MINUTE);
     let (mut cancels, mut stops, mut round) = (0, 0, 0);
     // Without a panic's report for each of thousands.

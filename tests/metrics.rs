@@ -139,6 +139,8 @@ fn each_metric_counts_what_happened() {
         assert_eq!((count("journeyman_pending"), count("journeyman_running")), (Some(1.0), Some(0.0)));
         assert_eq!(count("journeyman_held"), Some(stats.held as f64));
         assert_eq!(count("journeyman_journal_bytes"), Some(stats.bytes as f64));
+        assert_eq!(count("journeyman_payload_memory_bytes"), Some(stats.payload_memory as f64));
+        assert_eq!((count("journeyman_payload_disk_bytes"), stats.payload_disk), (Some(0.0), 0));
         assert_eq!(count("journeyman_health"), Some(0.0));
         let ran = book.values("journeyman_attempt_seconds kind=task");
         assert_eq!((ran.len(), ran.iter().sum::<f64>()), (log.total(), 1.5), "by the virtual clock");
@@ -158,7 +160,7 @@ fn each_metric_is_described_and_no_other_is_told() {
         t.jobs().enqueue(task_for("canary", "canary", &[Step::Fail])).key("canary").meta("canary", "canary").await.unwrap();
         t.run_until_idle(HOUR).await.unwrap();
         let described = book.0.lock().unwrap().described.clone();
-        assert_eq!(described.len(), 15, "{described:?}");
+        assert_eq!(described.len(), 17, "{described:?}");
         assert_eq!(described["journeyman_append_seconds"], Some(Unit::Seconds));
         assert_eq!(described["journeyman_journal_bytes"], Some(Unit::Bytes));
         for name in book.names() {

@@ -122,8 +122,20 @@ async fn straddle(jobs: Jobs, name: String) -> (String, bool) {
 /// Any actor, or the disk, fails; 200 times, with 64 attempts in flight.
 #[actix::test]
 async fn whatever_fails_the_runner_goes_on_with_everything_that_was_acknowledged() {
+    whatever_fails(Limits::default().payload_memory).await;
+}
+
+/// The same with every payload on disk while its job waits.
+#[actix::test]
+async fn so_it_does_when_no_payload_is_kept_in_memory() {
+    whatever_fails(0).await;
+}
+
+async fn whatever_fails(payload_memory: u64) {
     let (book, mut dice) = (Book::default(), fastrand::Rng::with_seed(seed()));
-    let t = runner(&book).await;
+    let mut limits = limits(1_000);
+    limits.payload_memory = payload_memory;
+    let t = works(Runner::in_memory(), &book, limits).test_with(Default::default(), seed()).await.unwrap();
     let jobs = t.jobs();
     let mut acknowledged = Vec::new();
     let mut kept = 0;
@@ -138,7 +150,7 @@ async fn whatever_fails_the_runner_goes_on_with_everything_that_was_acknowledged
         let calls = (0..8).map(|call| straddle(jobs.clone(), format!("straddling-{round}-{call}")));
         let mut calls = std::pin::pin!(join_all(calls));
         let before: HashSet<String> = book.0.lock().unwrap().live.clone();
-        let failing = ["queue", "journal", "journal in front", "pool", "breaker", "worker", "the disk"][round % 7];
+        let failing = ["queue", "journal", "journal in front", "pool", "breaker", "worker", "the disk", "payloads"][round % 8];
         // Some of the calls have been sent by then, in some rounds.
         let mut early = None;
         for _ in 0..dice.u32(0..3) {

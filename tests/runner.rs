@@ -39,6 +39,8 @@ mod messages;
 mod metrics;
 mod outcomes;
 mod pace;
+mod payloads_away;
+mod payloads_stuck;
 mod reopening;
 mod reports;
 mod security;

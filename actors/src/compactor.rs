@@ -10,6 +10,8 @@ use journeyman_core::Span;
 use journeyman_core::compaction::{Compacted, Compaction, Progress};
 use journeyman_core::disk::Disk;
 use journeyman_core::journal::Salt;
+use journeyman_core::payloads::{Numbers, Payloads};
+use journeyman_core::room::Room;
 
 use crate::clock::Clock;
 use crate::config::{COMPACTION_PAUSE, LONGEST_COMPACTION_PAUSE};
@@ -25,11 +27,20 @@ pub(crate) struct CompactorActor {
     journal: Journal,
     status: Arc<Status>,
     clock: Clock,
-    /// The most bytes that it writes in a second.
-    rate: u64,
+    means: Means,
     work: Work,
     /// Failures since the last success.
     failures: u32,
+}
+
+/// What it may take.
+pub(crate) struct Means {
+    /// The most bytes that it writes in a second.
+    pub rate: u64,
+    /// Bytes of payload and meta that it has in memory; the others wait in files of its own.
+    pub memory: u64,
+    /// Of those files.
+    pub numbers: Numbers,
 }
 
 /// What it says to the journal.
@@ -77,9 +88,9 @@ impl CompactorActor {
         journal: Journal,
         status: Arc<Status>,
         clock: Clock,
-        rate: u64,
+        means: Means,
     ) -> Self {
-        Self { disk, snapshots, turnstile, journal, status, clock, rate, work: Work::Idle, failures: 0 }
+        Self { disk, snapshots, turnstile, journal, status, clock, means, work: Work::Idle, failures: 0 }
     }
 
     fn turn_to(&mut self, work: Work) {
@@ -95,7 +106,8 @@ impl CompactorActor {
     fn enter(&self, number: u64, salt: Salt) -> Result<Work, String> {
         let turn = self.turnstile.enter().ok_or("an earlier one has not come to an end")?;
         let compaction = Compaction::begin(self.disk.clone(), (self.snapshots)(), number, salt).map_err(|error| error.to_string())?;
-        Ok(Work::Steps { compaction: Box::new(compaction), _turn: turn })
+        let room = Room::new(Payloads::new(self.disk.clone(), self.means.numbers.clone()), self.means.memory);
+        Ok(Work::Steps { compaction: Box::new(compaction.within(room)), _turn: turn })
     }
 
     fn step(&mut self, ctx: &mut Context<Self>) {
@@ -105,7 +117,7 @@ impl CompactorActor {
         let Ok(step) = step else { return self.failed("it panicked", ctx) };
         match step {
             Ok(Progress::Working { written_bytes, .. }) => {
-                let pause = Span(written_bytes.saturating_mul(1_000) / self.rate.max(1));
+                let pause = Span(written_bytes.saturating_mul(1_000) / self.means.rate.max(1));
                 self.after(pause, ctx, |_, ctx| ctx.notify(Step));
             }
             Ok(Progress::Nothing) => self.end(None),

@@ -22,6 +22,9 @@ pub struct Limits {
     pub pending: usize,
     /// Bytes of payload and meta of all tickets: 1 GiB.
     pub pending_bytes: u64,
+    /// Bytes of payload and meta that are kept in memory: 256 MiB, a quarter of the bound on all of them, so that usual backlogs never touch
+    /// the disk again. The payload of a job that waits beyond it is put on disk, and read back when the job is selected.
+    pub payload_memory: u64,
     /// Keys remembered, of live tickets and of ended ones within their window: 10,000,000.
     pub keys: usize,
     /// Targets with a breaker or with waiting tickets: 10,000; each costs an actor.
@@ -82,6 +85,7 @@ impl Default for Limits {
             worker_arbiters: 1,
             pending: 1_000_000,
             pending_bytes: 1 << 30,
+            payload_memory: 256 << 20,
             keys: 10_000_000,
             targets: 10_000,
             calls: 65_536,
@@ -202,5 +206,13 @@ pub(crate) const LONGEST_COMPACTION_PAUSE: Span = Span::from_secs(600);
 /// Tickets that one turn makes ready, when very many become due together: some tens of milliseconds, as a turn that takes longer delays
 /// everybody, and one of a second counts as stuck. More than a batch of the smallest jobs.
 pub(crate) const MADE_READY_AT_ONCE: usize = 20_000;
+/// Tickets that are remembered because their payloads may go; of more, it is looked for them anew. Half a mebibyte.
+pub(crate) const CANDIDATES: usize = 65_536;
+/// Tickets that one turn looks at for payloads that may go: below a millisecond.
+pub(crate) const LOOKS_FOR_PAYLOADS: usize = 10_000;
+/// Bytes of payload that are put away at once, about: one write.
+pub(crate) const PUT_AWAY_AT_ONCE: u64 = 1 << 20;
+/// The pause before a disk that took no payloads is asked again: a person who makes room is not to wait long.
+pub(crate) const PAYLOADS_PAUSE: Span = Span::from_secs(10);
 /// A jump of the wall clock: more than its own slewing does between two looks.
 pub(crate) const JUMP_MS: u64 = 1_000;

@@ -90,6 +90,14 @@ pub(crate) fn sweep_failed(why: &str) {
     warn!(target: JOURNAL, why, "what unfinished snapshots have left behind could not be removed");
 }
 
+pub(crate) fn not_put_away(why: &str) {
+    warn!(target: QUEUE, why, "payloads beyond their share of memory cannot be put on disk, and stay in memory");
+}
+
+pub(crate) fn payloads_not_swept(why: &str) {
+    warn!(target: QUEUE, why, "files of payloads that an earlier process has left could not be removed");
+}
+
 pub(crate) fn snapshot_passed_over(why: &str) {
     error!(target: JOURNAL, why, "a snapshot is damaged; the one before it and the journal since make up for it, but look at the disk");
 }

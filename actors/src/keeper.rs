@@ -9,6 +9,8 @@ use actix::Recipient;
 use actix_rt::Arbiter;
 use journeyman_core::disk::Disk;
 use journeyman_core::journal::ROOM_TO_BEGIN;
+use journeyman_core::payloads::{Numbers, Payloads};
+use journeyman_core::room::Room;
 use journeyman_core::store::Store;
 use journeyman_core::{Span, Time};
 
@@ -42,6 +44,8 @@ pub(crate) struct Ground {
     pub disk: Arc<dyn Disk>,
     pub snapshots: Snapshots,
     pub turnstile: Turnstile,
+    /// Of the files of payloads.
+    pub numbers: Numbers,
 }
 
 /// Where the actors live.
@@ -59,6 +63,7 @@ struct Threads {
     queue: Option<Arbiter>,
     journal: Option<Arbiter>,
     compactor: Option<Arbiter>,
+    payloads: Option<Arbiter>,
 }
 
 struct Worker {
@@ -81,8 +86,12 @@ impl<C: 'static> Keeper<C> {
     /// Reads the journal and starts the actors on it. One that fails is to be followed by [`Keeper::close`].
     pub(crate) async fn open(&mut self) -> Result<(), StartError> {
         self.base.status.opening();
-        let Ground { dir, disk, snapshots, turnstile } = self.ground.clone();
-        let store = Store::open(disk.clone(), &*snapshots()).map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
+        let Ground { dir, disk, snapshots, turnstile, numbers } = self.ground.clone();
+        self.sweep_payloads();
+        let mut room = Room::new(Payloads::new(disk.clone(), numbers.clone()), self.blueprint.limits.payload_memory);
+        let store = Store::open_within(disk.clone(), &*snapshots(), &mut room)
+            .map_err(|source| StartError::Journal { dir: dir.clone(), source })?;
+        let payloads = room.into_payloads();
         self.tell(&store);
         if !self.has_room(ROOM_TO_BEGIN) {
             // Drafts that a crash has left may be what fills the disk. When they cannot go, the runner is read-only all the same.
@@ -92,13 +101,14 @@ impl<C: 'static> Keeper<C> {
         let is_read_only = !self.has_room(ROOM_TO_BEGIN);
         let workers = self.hire().await?;
         let (blueprint, base) = (self.blueprint.clone(), self.base.clone());
-        let begin = |blocking| Beginning { store, is_read_only, workers, disk, snapshots, turnstile, blocking };
+        let begin = |blocking| Beginning { store, payloads, is_read_only, workers, disk, snapshots, turnstile, numbers, blocking };
         let core = match &self.place {
             Place::Apart => {
                 let queue = self.threads.queue.insert(arbiter()?).handle();
                 let journal = self.threads.journal.insert(arbiter()?).handle();
                 let compactor = self.threads.compactor.insert(arbiter()?).handle();
-                let beginning = begin(Blocking::On { journal, compactor });
+                let payloads = self.threads.payloads.insert(arbiter()?).handle();
+                let beginning = begin(Blocking::On { journal, compactor, payloads });
                 threads::on(&queue, move || wiring::wire(blueprint, base, beginning)).await.flatten()
             }
             Place::Together(between) => wiring::wire(blueprint, base, begin(Blocking::Here(between.clone()))).await,
@@ -204,7 +214,7 @@ impl<C: 'static> Keeper<C> {
         }
         let limits = &self.blueprint.limits;
         let (patience, grace) = (limits.append_timeout.into(), limits.interrupt_grace.into());
-        let Threads { queue, journal, compactor } = std::mem::take(&mut self.threads);
+        let Threads { queue, journal, compactor, payloads } = std::mem::take(&mut self.threads);
         if let Some(journal) = journal
             && !threads::stop(journal, &clock, clock.now().steady + patience).await
         {
@@ -213,6 +223,10 @@ impl<C: 'static> Keeper<C> {
         if let Some(compactor) = compactor {
             // Its step, when it takes long, ends when it can: no other compaction begins before.
             threads::stop(compactor, &clock, clock.now().steady + grace).await;
+        }
+        if let Some(payloads) = payloads {
+            // One that hangs in the disk does so in files that no other touches.
+            threads::stop(payloads, &clock, clock.now().steady + grace).await;
         }
         if let Some(queue) = queue
             && !threads::stop(queue, &clock, clock.now().steady + grace).await
@@ -258,8 +272,17 @@ impl<C: 'static> Keeper<C> {
             threads::stop(thread, &clock, until).await;
         }
         let until = clock.now().steady + patience;
-        for thread in self.threads.journal.take().into_iter().chain(self.threads.compactor.take()) {
+        let Threads { journal, compactor, payloads, .. } = std::mem::take(&mut self.threads);
+        for thread in [journal, compactor, payloads].into_iter().flatten() {
             threads::stop(thread, &clock, until).await;
+        }
+        self.sweep_payloads();
+    }
+
+    /// Removes the files of payloads that nobody has any more: what is in them is in the journal.
+    fn sweep_payloads(&self) {
+        if let Err(error) = Payloads::sweep(&*self.ground.disk) {
+            events::payloads_not_swept(&error.to_string());
         }
     }
 

@@ -29,6 +29,7 @@ mod line;
 mod listing;
 mod messages;
 mod metrics;
+mod payloads;
 mod pool;
 pub mod protocol;
 mod queue;

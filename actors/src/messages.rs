@@ -6,6 +6,8 @@
 //!     Selected -> BreakerActor -Admitted-> WorkerActor -Verdict-> BreakerActor
 //!                      | refused                | Finished -> QueueActor: Complete | Requeue | Defer, and round again
 //!                      +-------- Finished ----> QueueActor
+//!   QueueActor -PutAway-> PayloadsActor -WentAway-> QueueActor: keeps of a job what it needs to know
+//!   QueueActor -Fetch-> PayloadsActor -Fetched-> QueueActor: while the Select gets on disk, where the payload is away
 //! ```
 
 use std::sync::Arc;
@@ -289,6 +291,36 @@ impl Drop for Flight {
         self.end(Ended::Lost);
     }
 }
+
+/// Jobs whose payloads are to be put away, with all that they are until that is done.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct PutAway(pub Vec<(Ticket, Packed)>);
+
+/// What became of it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct WentAway {
+    /// Those whose payloads need not be kept in memory any more.
+    pub tickets: Vec<Ticket>,
+    /// Whether the disk did not take the others.
+    pub is_full: bool,
+}
+
+/// Payloads that nobody wants any more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Forget(pub Vec<Ticket>);
+
+/// Selected jobs whose payloads are away.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Fetch(pub Vec<(Ticket, Attempt, Packed)>);
+
+/// The same with their payloads; or why one of them does not come back.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Fetched(pub Result<Vec<(Ticket, Attempt, Packed)>, String>);
 
 /// A ticket with its unit and its durable Select, asking its breaker for leave.
 #[derive(Message)]

@@ -36,6 +36,8 @@ pub(crate) fn describe() {
         describe_gauge!(RUNNING, Unit::Count, "Jobs that run.");
         describe_gauge!(HELD, Unit::Count, "Due jobs that something holds back.");
         describe_gauge!(JOURNAL_BYTES, Unit::Bytes, "Bytes of the journal.");
+        describe_gauge!(PAYLOAD_MEMORY_BYTES, Unit::Bytes, "Bytes of payload and meta of live jobs in memory.");
+        describe_gauge!(PAYLOAD_DISK_BYTES, Unit::Bytes, "Bytes of payload of live jobs that only the disk has.");
         describe_gauge!(HEALTH, "0 green, 1 amber, 2 red.");
         describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "How long an attempt ran, by kind.");
         describe_histogram!(APPEND_SECONDS, Unit::Seconds, "How long a batch took to be on disk.");
@@ -152,6 +154,13 @@ pub(crate) fn level(pending: u64, running: u64, held: u64, journal_bytes: u64) {
     });
 }
 
+pub(crate) fn payloads(memory: u64, disk: u64) {
+    with_metrics!((memory, disk) => {
+        ::metrics::gauge!(PAYLOAD_MEMORY_BYTES).set(memory as f64);
+        ::metrics::gauge!(PAYLOAD_DISK_BYTES).set(disk as f64);
+    });
+}
+
 pub(crate) fn health(health: &Health) {
     with_metrics!((health) => ::metrics::gauge!(HEALTH).set(match health {
         Health::Green => 0.0,
@@ -175,6 +184,8 @@ mod names {
     pub(super) const RUNNING: &str = "journeyman_running";
     pub(super) const HELD: &str = "journeyman_held";
     pub(super) const JOURNAL_BYTES: &str = "journeyman_journal_bytes";
+    pub(super) const PAYLOAD_MEMORY_BYTES: &str = "journeyman_payload_memory_bytes";
+    pub(super) const PAYLOAD_DISK_BYTES: &str = "journeyman_payload_disk_bytes";
     pub(super) const HEALTH: &str = "journeyman_health";
     pub(super) const ATTEMPT_SECONDS: &str = "journeyman_attempt_seconds";
     pub(super) const APPEND_SECONDS: &str = "journeyman_append_seconds";

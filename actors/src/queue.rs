@@ -8,6 +8,7 @@ mod ends;
 mod intake;
 mod outcomes;
 mod pace;
+mod payloads;
 mod questions;
 mod selection;
 mod timing;
@@ -31,6 +32,7 @@ use crate::ledger::{self, Ended, Ledger, Reign, Standing};
 use crate::line::Calls;
 use crate::messages::{Admitted, Appended, Beat, Compact, Released, Reply, Selected, Units, Want};
 use crate::metrics::{self, Meters};
+use crate::payloads::Desk;
 use crate::registry::Policies;
 use crate::skews::{Skews, skew_of};
 use crate::status::Status;
@@ -41,6 +43,7 @@ use effects::{Effect, Effects};
 use ends::WaitingForEnds;
 use intake::{Intake, Ways};
 use pace::Pace;
+use payloads::Away;
 #[cfg(feature = "testing")]
 pub(crate) use questions::Waiting;
 use questions::WaitingForIdle;
@@ -57,6 +60,7 @@ pub(crate) struct Links {
     pub workers: Workers,
     pub breakers: StartBreaker,
     pub compactor: Recipient<Compact>,
+    pub payloads: Desk,
 }
 
 /// Starts the breaker of a target beside the queue.
@@ -100,6 +104,8 @@ pub(crate) struct QueueActor {
     ended: Vec<(Ticket, Attempt)>,
     /// Attempts without a breaker that set out when all that is durable has been released.
     starts: Vec<Admitted>,
+    /// Payloads that are not in memory.
+    away: Away,
     skews: Skews,
     spare: Option<Units>,
     /// Units that the pool was asked for and has not given yet.
@@ -147,6 +153,7 @@ impl QueueActor {
             beginning: Vec::new(),
             ended: Vec::new(),
             starts: Vec::new(),
+            away: Away::default(),
             skews,
             spare: None,
             asked: 0,
@@ -207,6 +214,7 @@ impl QueueActor {
                 }
             }
         }
+        self.away.found(self.writer.queue().last_ticket());
         for (kind, tickets) in unknown {
             events::unknown_kinds(&kind, tickets);
         }
@@ -291,8 +299,11 @@ impl QueueActor {
             if !self.intake.is_empty() && (is_empty || may_take_more) {
                 self.request_turn_later(ctx);
             }
-            self.watch_journal(now);
+            self.watch_disk(now);
             self.compact_if_due(now);
+            if self.put_away(now) {
+                self.request_turn_later(ctx);
+            }
         }
         self.sweep_breakers(now);
         self.answer_idle(now);
@@ -353,10 +364,15 @@ impl QueueActor {
         }
         self.forget_ended();
         self.begin(now);
+        self.away.ask(now, &self.links.payloads);
+        self.send_starts();
+        answers
+    }
+
+    fn send_starts(&mut self) {
         if !self.starts.is_empty() {
             self.links.workers.send(mem::take(&mut self.starts));
         }
-        answers
     }
 
     fn decide(&mut self, now: Now, op: Op) -> Option<(journeyman_core::Seq, Change)> {

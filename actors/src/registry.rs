@@ -78,10 +78,11 @@ fn begin<J: Job>(job: &Packed, cx: Cx<J::Context>) -> Result<LocalBoxFuture<'sta
 
 /// The job of stored bytes, of this version or of one before it.
 pub(crate) fn bring_back<J: Job>(job: &Packed) -> Result<J, String> {
+    let payload = job.payload().ok_or_else(|| "its payload is on disk".to_owned())?;
     match job.version().cmp(&J::VERSION) {
-        Ordering::Equal => J::CODEC.decode(job.codec(), job.payload()),
+        Ordering::Equal => J::CODEC.decode(job.codec(), payload),
         Ordering::Greater => Err(format!("it was written as version {}, this build knows {}", job.version(), J::VERSION)),
-        Ordering::Less => J::upgrade(job.version(), Stored::new(job.codec(), job.payload())).map_err(|error| {
+        Ordering::Less => J::upgrade(job.version(), Stored::new(job.codec(), payload)).map_err(|error| {
             let why = error.downcast_ref::<Unreadable>().map_or_else(|| "its error may show the data".to_owned(), Unreadable::to_string);
             format!("it was written as version {}, and its upgrade failed: {why}", job.version())
         }),

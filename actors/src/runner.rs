@@ -14,6 +14,7 @@ use futures_util::FutureExt;
 #[cfg(feature = "testing")]
 use journeyman_core::disk::MemDisk;
 use journeyman_core::disk::{DirError, Disk, FileDisk};
+use journeyman_core::payloads::Numbers;
 use journeyman_core::{Circuit, Policy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -397,7 +398,13 @@ impl Drop for Guard {
 fn ground(dir: PathBuf, disk: FileDisk) -> Ground {
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let (place, its) = (dir.clone(), disk.clone());
-    Ground { dir, disk, snapshots: Arc::new(move || snapshots::store(&place, its.clone())), turnstile: Turnstile::default() }
+    Ground {
+        dir,
+        disk,
+        snapshots: Arc::new(move || snapshots::store(&place, its.clone())),
+        turnstile: Turnstile::default(),
+        numbers: Numbers::default(),
+    }
 }
 
 async fn lock(dir: &std::path::Path, patience: Duration, clock: &Clock) -> Result<FileDisk, DirError> {

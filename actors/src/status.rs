@@ -46,6 +46,12 @@ pub struct Stats {
     pub bytes: u64,
     /// About what a snapshot of everything alive takes: jobs with their payloads, and remembered keys.
     pub live_bytes: u64,
+    /// Bytes of payload and meta of live tickets that are in memory.
+    pub payload_memory: u64,
+    /// Bytes of payload of live tickets that are not in memory: see `Limits::payload_memory`.
+    pub payload_disk: u64,
+    /// Bytes of the files that they are in, those of tickets that have ended among them.
+    pub payload_files: u64,
     /// Compactions since the runner was opened.
     pub compactions: u64,
     /// Whether one is under way.
@@ -80,6 +86,9 @@ pub(crate) struct Status {
     ends: [Gauge; 5],
     pub cancelled: Gauge,
     pub live_bytes: Gauge,
+    pub payload_memory: Gauge,
+    pub payload_disk: Gauge,
+    pub payload_files: Gauge,
     /// When the queue took its last turn, by the steady clock.
     pub pulse: Gauge,
     records: Gauge,
@@ -139,6 +148,8 @@ pub(crate) enum Concern {
     /// Damage that was passed over at the open.
     Snapshot,
     Compaction,
+    /// Payloads that the disk does not take.
+    Payloads,
 }
 
 /// A number that one actor writes and anybody reads.
@@ -174,6 +185,9 @@ impl Status {
             ends: Default::default(),
             cancelled: Gauge::default(),
             live_bytes: Gauge::default(),
+            payload_memory: Gauge::default(),
+            payload_disk: Gauge::default(),
+            payload_files: Gauge::default(),
             pulse: Gauge::default(),
             records: Gauge::default(),
             syncs: Gauge::default(),
@@ -197,6 +211,10 @@ impl Status {
         self.running.set(queue.running() as u64);
         self.held.set(0);
         self.live_bytes.set(queue.live_bytes());
+        self.payload_memory.set(queue.weight_in_memory());
+        self.payload_disk.set(queue.weight() - queue.weight_in_memory());
+        self.payload_files.set(0);
+        self.concern(Concern::Payloads, None);
         for end in End::ALL {
             self.ended(end).set(queue.ends().of(end));
         }
@@ -247,6 +265,9 @@ impl Status {
             syncs: self.syncs.get(),
             bytes: self.bytes.get(),
             live_bytes: self.live_bytes.get(),
+            payload_memory: self.payload_memory.get(),
+            payload_disk: self.payload_disk.get(),
+            payload_files: self.payload_files.get(),
             compactions: self.compactions.get(),
             compacting: self.compacting.load(Ordering::Relaxed),
             snapshot_bytes: self.snapshot_bytes.get(),

@@ -40,6 +40,7 @@ use std::time::{Duration, SystemTime};
 use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient, WrapFuture};
 use futures_util::future::{Either, select};
 use journeyman_core::disk::{Disk, MemDisk};
+use journeyman_core::payloads::Numbers;
 use journeyman_core::{Attempt, JobId, Seq, Time};
 use tokio::task::AbortHandle;
 
@@ -52,6 +53,7 @@ use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::keeper::{Ground, Keeper, Place};
 use crate::messages::{Append, AppendReply, Seal};
+use crate::payloads::Show;
 use crate::pool::Available;
 use crate::queue::{Spare, Stall, Turn, Waiting};
 use crate::runner::{Builder, Configured, Runner, launch};
@@ -115,7 +117,8 @@ impl<C: 'static> Configured<C> {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let its = disk.clone();
         let snapshots: Snapshots = Arc::new(move || snapshots::plain(its.clone()));
-        launch(blueprint, move |_| ready(Ok(Ground { dir, disk, snapshots, turnstile: Turnstile::default() }))).await
+        launch(blueprint, move |_| ready(Ok(Ground { dir, disk, snapshots, turnstile: Turnstile::default(), numbers: Numbers::default() })))
+            .await
     }
 }
 
@@ -306,7 +309,7 @@ impl<C: 'static, D: TestDisk> TestRunner<C, D> {
         &self.disk
     }
 
-    /// Lets the actors of this name panic: `queue`, `journal`, `pool`, `breaker` or `worker`. The
+    /// Lets the actors of this name panic: `queue`, `journal`, `pool`, `breaker`, `payloads` or `worker`. The
     /// runner reopens after its pause: move the time on for that.
     pub async fn kill(&self, actor: &str) {
         self.process.base.kill(actor);
@@ -357,6 +360,8 @@ impl<C: 'static, D: TestDisk> TestRunner<C, D> {
     pub async fn enqueued<J: Job>(&self) -> Vec<J> {
         let Some(queue) = self.process.base.line.queue() else { return Vec::new() };
         let waiting = queue.send(Waiting).await.unwrap_or_default();
+        let Some(core) = self.process.base.core() else { return Vec::new() };
+        let waiting = core.payloads.send(Show(waiting)).await.unwrap_or_default();
         capture::decoded(waiting.iter())
     }
 
@@ -407,6 +412,7 @@ impl Process {
             disk,
             snapshots: Arc::new(move || snapshots::plain(its.clone())),
             turnstile: Turnstile::default(),
+            numbers: Numbers::default(),
         };
         let mut keeper = Keeper::new(blueprint.clone(), base.clone(), ground, place);
         keeper.open().await?;

@@ -8,13 +8,14 @@ use futures_util::future::LocalBoxFuture;
 use journeyman_core::Circuit;
 use journeyman_core::disk::Disk;
 use journeyman_core::journal::{JournalLimits, Salt};
+use journeyman_core::payloads::{Numbers, Payloads};
 use journeyman_core::pool::Pool;
 use journeyman_core::store::Store;
 
 use crate::base::Base;
 use crate::breaker::BreakerActor;
 use crate::clock::Clock;
-use crate::compactor::{self, CompactorActor, Turnstile};
+use crate::compactor::{self, CompactorActor, Means, Turnstile};
 use crate::config::Limits;
 use crate::cx::Surroundings;
 use crate::error::StartError;
@@ -22,6 +23,7 @@ use crate::journal::JournalActor;
 use crate::ledger;
 use crate::line::Calls;
 use crate::messages::{Append, Compact, Quiet, Returned, Seal, Start};
+use crate::payloads::{self, PayloadsActor};
 use crate::pool::PoolActor;
 use crate::queue::{Links, Office, QueueActor, Rules, StartBreaker};
 use crate::registry::Registry;
@@ -54,25 +56,30 @@ pub(crate) struct Core {
     pub journal: Recipient<Seal>,
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit counts its units"))]
     pub pool: Addr<PoolActor>,
+    #[cfg(feature = "testing")]
+    pub payloads: Recipient<payloads::Show>,
     pub supervisor: Supervisor,
 }
 
 /// What a reign begins with.
 pub(crate) struct Beginning {
     pub store: Store,
+    /// Those that were put away as it was read.
+    pub payloads: Payloads,
     /// Whether there is no room for a single record.
     pub is_read_only: bool,
     pub workers: Workers,
     pub disk: Arc<dyn Disk>,
     pub snapshots: Snapshots,
     pub turnstile: Turnstile,
+    pub numbers: Numbers,
     pub blocking: Blocking,
 }
 
-/// Where the journal and the compactor live, which block.
+/// Where those live that block: the journal, the compactor, who keeps the payloads.
 pub(crate) enum Blocking {
     /// Each on an arbiter of its own.
-    On { journal: ArbiterHandle, compactor: ArbiterHandle },
+    On { journal: ArbiterHandle, compactor: ArbiterHandle, payloads: ArbiterHandle },
     /// Here, with something between the queue and the journal: tests.
     Here(Between),
 }
@@ -82,7 +89,7 @@ pub(crate) type Between = Arc<dyn Fn(&Supervisor, Recipient<Append>) -> Recipien
 
 /// Starts the actors of a reign on this thread, the journal where it is to live. None when that place is gone.
 pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginning: Beginning) -> Option<Core> {
-    let Beginning { store, is_read_only, workers, disk, snapshots, turnstile, blocking } = beginning;
+    let Beginning { store, payloads, is_read_only, workers, disk, snapshots, turnstile, numbers, blocking } = beginning;
     let Store { queue: state, recovery, .. } = store;
     let Blueprint { registry, limits, circuit, .. } = blueprint;
     let clock = base.clock.clone();
@@ -96,10 +103,13 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     let queue = context.address();
     let journal = JournalActor::new(written, queue.clone().recipient(), base.status.clone(), clock.clone());
     let compactor = {
-        let (status, clock, rate) = (base.status.clone(), clock.clone(), limits.compaction_rate);
-        move |journal| CompactorActor::new(disk, snapshots, turnstile, journal, status, clock, rate)
+        let means = Means { rate: limits.compaction_rate, memory: limits.payload_memory, numbers };
+        let (status, clock) = (base.status.clone(), clock.clone());
+        move |journal| CompactorActor::new(disk, snapshots, turnstile, journal, status, clock, means)
     };
-    let Disks { append, seal, compact } = start_on_disk(&supervisor, journal, compactor, blocking).await?;
+    let told = payloads::Queue { went: queue.clone().recipient(), fetched: queue.clone().recipient() };
+    let payloads = PayloadsActor::new(payloads, told, base.status.clone(), clock.clone());
+    let disks = start_on_disk(&supervisor, journal, compactor, payloads, blocking).await?;
     let desk = Context::<PoolActor>::new();
     let pool = desk.address();
     let home = Arc::new(pool.clone().recipient::<Returned>());
@@ -117,9 +127,10 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
         pool: pool.clone().recipient(),
         workers: workers.clone(),
         breakers: breakers(supervisor.clone(), circuit, workers, queue.clone(), clock.clone()),
-        compactor: compact,
+        compactor: disks.compact,
+        payloads: disks.payloads,
     };
-    let writer = Writer::new(state, proved, limits.batch_bytes, append, queue.clone().recipient());
+    let writer = Writer::new(state, proved, limits.batch_bytes, disks.append, queue.clone().recipient());
     let skews = base.skews.clone();
     let office = Office { ledger: base.ledger.clone(), reign, standings, skews, is_read_only, is_draining: *base.draining.borrow() };
     let rules = Rules { limits, policies: registry.policies(), circuit };
@@ -129,7 +140,13 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
         // It may have been said while nobody could be reached.
         queue.do_send(Quiet);
     }
-    Some(Core { journal: seal, pool, supervisor })
+    Some(Core {
+        journal: disks.seal,
+        pool,
+        #[cfg(feature = "testing")]
+        payloads: disks.show,
+        supervisor,
+    })
 }
 
 /// What reaches the actors that work on the disk.
@@ -137,33 +154,47 @@ struct Disks {
     append: Recipient<Append>,
     seal: Recipient<Seal>,
     compact: Recipient<Compact>,
+    payloads: payloads::Desk,
+    #[cfg(feature = "testing")]
+    show: Recipient<payloads::Show>,
 }
 
 async fn start_on_disk(
     supervisor: &Supervisor,
     journal: JournalActor,
     compactor: impl FnOnce(compactor::Journal) -> CompactorActor + Send + 'static,
+    payloads: PayloadsActor,
     blocking: Blocking,
 ) -> Option<Disks> {
     let told =
         |journal: &Addr<JournalActor>| compactor::Journal { rotate: journal.clone().recipient(), release: journal.clone().recipient() };
-    let (journal, compactor, append) = match blocking {
-        Blocking::On { journal: place, compactor: own_place } => {
+    let (journal, compactor, payloads, append) = match blocking {
+        Blocking::On { journal: place, compactor: own_place, payloads: third_place } => {
             let watcher = supervisor.clone();
             let journal = threads::on(&place, move || async move { watcher.launch("journal", |_| journal) }).await?;
             let (watcher, told) = (supervisor.clone(), told(&journal));
             let compactor = threads::on(&own_place, move || async move { watcher.launch("compactor", |_| compactor(told)) }).await?;
+            let watcher = supervisor.clone();
+            let payloads = threads::on(&third_place, move || async move { watcher.launch("payloads", |_| payloads) }).await?;
             let append = journal.clone().recipient();
-            (journal, compactor, append)
+            (journal, compactor, payloads, append)
         }
         Blocking::Here(between) => {
             let journal = supervisor.launch("journal", |_| journal);
             let compactor = supervisor.launch("compactor", |_| compactor(told(&journal)));
+            let payloads = supervisor.launch("payloads", |_| payloads);
             let append = between(supervisor, journal.clone().recipient());
-            (journal, compactor, append)
+            (journal, compactor, payloads, append)
         }
     };
-    Some(Disks { append, seal: journal.recipient(), compact: compactor.recipient() })
+    Some(Disks {
+        append,
+        seal: journal.recipient(),
+        compact: compactor.recipient(),
+        #[cfg(feature = "testing")]
+        show: payloads.clone().recipient(),
+        payloads: payloads::Desk { put: payloads.clone().recipient(), fetch: payloads.clone().recipient(), forget: payloads.recipient() },
+    })
 }
 
 /// Starts the breaker of a target beside the queue.

@@ -4,7 +4,7 @@
 use actix::Recipient;
 use journeyman_core::journal::Batch;
 use journeyman_core::queue::{Change, Misfit};
-use journeyman_core::{Epoch, Now, Queue, Record, Seq, Time, record};
+use journeyman_core::{Epoch, Now, Queue, Record, Seq, Ticket, Time, record};
 
 use crate::messages::{Append, AppendReply, Appended};
 
@@ -46,6 +46,11 @@ impl Writer {
     /// The state as decided; what it says may not be on disk yet.
     pub(crate) const fn queue(&self) -> &Queue {
         &self.queue
+    }
+
+    /// Lets go of the payload of a ticket, which is on disk somewhere else. Answers false when no such ticket lives.
+    pub(crate) fn let_go(&mut self, ticket: Ticket) -> bool {
+        self.queue.let_go(ticket)
     }
 
     /// Everything up to here is on disk.

@@ -5,7 +5,9 @@ use super::reading::Verifying;
 use super::{ChunkSink, STEP_BYTES, STEP_ENTRIES, SnapshotError, SnapshotStore, entry};
 use crate::ids::{Seq, Ticket};
 use crate::journal::{Boundary, Salt};
+use crate::payloads::PayloadError;
 use crate::queue::{EndedKey, Queue};
+use crate::room::Room;
 
 /// A snapshot that is being written.
 pub struct Draft {
@@ -41,11 +43,16 @@ impl Draft {
     /// # Errors
     /// [`SnapshotError`]; what is published is as it was.
     pub fn step(&mut self, queue: &Queue) -> Result<Option<u64>, SnapshotError> {
+        self.step_within(queue, None)
+    }
+
+    /// The same of a queue whose payloads are in this room where they are not in memory.
+    pub(crate) fn step_within(&mut self, queue: &Queue, room: Option<&mut Room>) -> Result<Option<u64>, SnapshotError> {
         if matches!(self.cursor, Cursor::All) {
             return Ok(None);
         }
         let before = self.meta.bytes;
-        self.fill(queue);
+        self.fill(queue, room)?;
         let mut rest = &self.rest[..];
         while let Some((body, behind)) = rest.split_at_checked(meta::BODY) {
             put(&mut *self.sink, &mut self.meta, body)?;
@@ -77,7 +84,7 @@ impl Draft {
     }
 
     /// Makes entries until there are enough of them for one step.
-    fn fill(&mut self, queue: &Queue) {
+    fn fill(&mut self, queue: &Queue, mut room: Option<&mut Room>) -> Result<(), SnapshotError> {
         let mut made = 0;
         let enough = |rest: &Vec<u8>, made: usize| rest.len() >= STEP_BYTES || made >= STEP_ENTRIES;
         if let Cursor::Nothing = self.cursor {
@@ -92,7 +99,12 @@ impl Draft {
                     self.cursor = Cursor::KeysTo(None);
                     break;
                 };
-                entry::put_ticket(&mut self.rest, ticket, live);
+                if live.job.is_away() {
+                    let room = room.as_mut().ok_or(PayloadError::Unknown(ticket))?;
+                    entry::put_ticket(&mut self.rest, ticket, live, &room.whole(ticket, &live.job)?);
+                } else {
+                    entry::put_ticket(&mut self.rest, ticket, live, &live.job);
+                }
                 made += 1;
                 self.cursor = Cursor::TicketsTo(ticket);
             }
@@ -113,6 +125,7 @@ impl Draft {
             self.cursor = if over { Cursor::All } else { Cursor::KeysTo(reached) };
         }
         self.meta.entries += made as u64;
+        Ok(())
     }
 }
 

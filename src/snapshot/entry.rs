@@ -23,7 +23,8 @@ pub(super) fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
     measured(out, |out| record::put(out, FACTS, &(facts.last, facts.epoch, facts.issued, ends)));
 }
 
-pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Ticket, live: &Live) {
+/// `job` is that of `live`, with its payload.
+pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Ticket, live: &Live, job: &Packed) {
     let (tag, phase) = match live.phase() {
         Phase::Pending { due } => (PENDING, due.0),
         Phase::Running { attempt } => (RUNNING, attempt.0.0),
@@ -36,11 +37,11 @@ pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Ticket, live: &Live) {
         failures: live.failures(),
         fault: live.fault().map(|fault| (fault.cause().tag(), fault.text())),
         key: live.key().map(Key::as_str),
-        head: live.job.head(),
+        head: job.head(),
     };
     measured(out, |out| {
         record::put(out, tag, &fields);
-        out.extend_from_slice(live.job.body_bytes());
+        out.extend_from_slice(job.body_bytes());
     });
 }
 

@@ -20,6 +20,7 @@ pub use plain::PlainStore;
 pub use reading::{Loaded, Loading, Verified, Verifying};
 
 use crate::ids::Seq;
+use crate::payloads::PayloadError;
 
 /// Where the snapshots of one partition are kept, each under its seq. Unfinished ones are drafts: no open looks at them, and the
 /// next draft begins with sweeping them away.
@@ -134,6 +135,9 @@ pub enum SnapshotError {
         /// The format it needs.
         needs: u16,
     },
+    /// A payload that belongs into it does not come back from where it was put.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
 }
 
 impl SnapshotError {

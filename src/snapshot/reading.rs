@@ -8,7 +8,9 @@ use super::{ChunkSource, STEP_BYTES, SnapshotError, SnapshotStore};
 use crate::bugs::{self, Bug};
 use crate::ids::{Seq, Ticket};
 use crate::journal::Boundary;
+use crate::payloads::PayloadError;
 use crate::queue::{EndedKey, Phase, Queue};
+use crate::room::Room;
 
 /// A snapshot that was read in whole.
 #[derive(Debug)]
@@ -57,6 +59,11 @@ impl Loading {
         })
     }
 
+    /// What has been read so far.
+    pub(crate) const fn queue(&mut self) -> Option<&mut Queue> {
+        self.queue.as_mut()
+    }
+
     /// The state, when all has been read.
     ///
     /// # Errors
@@ -101,9 +108,22 @@ impl Verifying {
     /// # Errors
     /// [`SnapshotError`].
     pub fn step(&mut self, queue: &Queue) -> Result<Option<u64>, SnapshotError> {
+        self.step_within(queue, None)
+    }
+
+    /// The same with a queue whose payloads are in this room where they are not in memory.
+    pub(crate) fn step_within(&mut self, queue: &Queue, mut room: Option<&mut Room>) -> Result<Option<u64>, SnapshotError> {
         self.entries.over |= bugs::on(Bug::NoVerifyBeforeDelete);
-        let next = &mut self.next;
-        self.entries.step(&mut |entry| if next.is(entry, queue) { Ok(()) } else { Err("what was written") })
+        let (next, mut lost) = (&mut self.next, None);
+        let step = self.entries.step(&mut |entry| match next.is(entry, queue, room.as_deref_mut()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("what was written"),
+            Err(error) => {
+                lost = Some(error);
+                Err("what was written")
+            }
+        });
+        lost.map_or(step, |error| Err(error.into()))
     }
 
     /// The proof that all of it was read and is what was written. What else the draft could hold has been counted.
@@ -121,25 +141,33 @@ impl Verifying {
 
 impl Next {
     /// Whether the entry is the next piece of the queue.
-    fn is(&mut self, entry: Entry, queue: &Queue) -> bool {
-        match entry {
+    fn is(&mut self, entry: Entry, queue: &Queue, room: Option<&mut Room>) -> Result<bool, PayloadError> {
+        Ok(match entry {
             Entry::Facts(facts) => {
                 let first = matches!(std::mem::replace(self, Self::Ticket(Ticket(0))), Self::Facts);
                 first && facts == queue.facts()
             }
             Entry::Ticket(ticket, live) => {
-                let Self::Ticket(last) = std::mem::replace(self, Self::Ticket(ticket)) else { return false };
-                queue.tickets_after(last).next() == Some((ticket, &live))
+                let Self::Ticket(last) = std::mem::replace(self, Self::Ticket(ticket)) else { return Ok(false) };
+                match queue.tickets_after(last).next() {
+                    Some((other, kept)) if kept.job.is_away() => {
+                        let room = room.ok_or(PayloadError::Unknown(other))?;
+                        let mut whole = kept.clone();
+                        whole.job = room.whole(other, &whole.job)?;
+                        (other, whole) == (ticket, live)
+                    }
+                    found => found == Some((ticket, &live)),
+                }
             }
             Entry::EndedKey(ended) => {
                 let last = match std::mem::replace(self, Self::EndedKey(Some(ended.clone()))) {
                     Self::EndedKey(last) => last,
                     Self::Ticket(last) if queue.tickets_after(last).next().is_none() => None,
-                    Self::Ticket(_) | Self::Facts => return false,
+                    Self::Ticket(_) | Self::Facts => return Ok(false),
                 };
                 queue.ended_keys_after(last.as_ref()).next() == Some(&ended)
             }
-        }
+        })
     }
 }
 

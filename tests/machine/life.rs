@@ -154,7 +154,7 @@ impl Life {
         let mut dice = Rng::with_seed(number);
         let book = Book::default();
         let plug = Plug { disk: disk.clone(), dice: Arc::new(Mutex::new(dice.fork())) };
-        let runner = configured(&book).test_on(plug, number).await.expect("an empty disk opens");
+        let runner = configured(&book, number).test_on(plug, number).await.expect("an empty disk opens");
         let events = runner.jobs().events(EventFilter::all());
         let latest = runner.now();
         Self {
@@ -474,8 +474,10 @@ fn act(dice: &mut Rng) -> Act {
     }
 }
 
-fn configured(book: &Book) -> Configured<Book> {
+fn configured(book: &Book, number: u64) -> Configured<Book> {
     let mut limits = Limits::default();
+    // Of three runs one keeps no payload in memory, and one a few.
+    limits.payload_memory = [limits.payload_memory, 0, 2 << 10][number as usize % 3];
     limits.record_bytes = 16 << 10;
     limits.batch_bytes = 32 << 10;
     limits.segment_bytes = 32 << 10;

@@ -7,4 +7,5 @@ mod damage;
 mod entries;
 mod faulty;
 pub(crate) mod kit;
+mod room;
 mod round_trips;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use journeyman_core::compaction::{Compaction, Progress};
 use journeyman_core::disk::Disk;
 use journeyman_core::journal::{AppendError, Batch, Journal, JournalLimits, RecoverError, RotateError, Salt};
+use journeyman_core::payloads::Payloads;
 use journeyman_core::queue::Phase;
+use journeyman_core::room::Room;
 use journeyman_core::snapshot::{PlainStore, SnapshotError};
 use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{Cause, Codec, End, Fault, Job, Key, Kind, Op, Options, Packed, Queue, Record, Target, Ticket, Time, record};
@@ -213,6 +215,10 @@ impl Program {
         let salt = Salt(u128::from(self.made) << 77);
         let steps = || {
             let mut compaction = Compaction::begin(disk.clone(), Box::new(PlainStore::new(disk.clone())), before, salt)?;
+            if self.made.is_multiple_of(2) {
+                // With no payload in memory.
+                compaction = compaction.within(Room::new(Payloads::new(disk.clone(), Default::default()), 0));
+            }
             loop {
                 match compaction.step()? {
                     Progress::Working { .. } => {}

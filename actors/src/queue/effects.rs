@@ -127,6 +127,8 @@ impl QueueActor {
                 events::enqueued(ticket, &route.kind, route.target.as_ref(), seq);
                 self.meters.enqueued(&route.kind);
                 status.feed.tell_job(ticket, &route, seq, Happened::Enqueued);
+                self.away.stored(ticket);
+                self.waits(ticket);
             }
             Effect::Selected { ticket, attempt, route, unit } => {
                 status.pending.sub(1);
@@ -155,6 +157,7 @@ impl QueueActor {
                 events::requeued(ticket, due, &fault, seq);
                 self.meters.requeued(&route.kind);
                 status.feed.tell_job(ticket, &route, seq, Happened::Requeued { cause: fault.cause() });
+                self.waits(ticket);
             }
             Effect::Deferred { ticket, attempt, route, due } => {
                 status.running.sub(1);
@@ -163,6 +166,7 @@ impl QueueActor {
                 events::deferred(ticket, due, seq);
                 self.meters.deferred(&route.kind);
                 status.feed.tell_job(ticket, &route, seq, Happened::Deferred);
+                self.waits(ticket);
             }
             Effect::Cancelled { ticket, attempt, route } => {
                 if attempt.is_some() { &status.running } else { &status.pending }.sub(1);

@@ -170,7 +170,7 @@ impl QueueActor {
 
     fn cancel(&mut self, now: Now, Cancel { ticket, room, reply }: Cancel) {
         let queue = self.writer.queue();
-        let route = queue.get(ticket).map(|live| live.job.route().clone());
+        let (route, is_away) = queue.get(ticket).map(|live| (live.job.route().clone(), live.job.is_away())).unzip();
         let answer = if queue.was_issued(ticket) { Cancelled::AlreadyEnded } else { Cancelled::NotFound };
         // The queue will have forgotten it when the schedule has to know.
         let place = pending(queue, &self.skews, ticket).map(|Entry { priority, rank, wake, .. }| (priority, rank, wake));
@@ -180,6 +180,9 @@ impl QueueActor {
         {
             if let Some((priority, rank, wake)) = place {
                 self.schedule.remove(Entry { ticket, route: &route, priority, rank, wake });
+            }
+            if is_away == Some(true) {
+                self.away.forget(ticket);
             }
             if let Some(attempt) = attempt {
                 self.watched.entry(ticket).or_insert((attempt, None));

@@ -30,7 +30,7 @@ impl QueueActor {
             return self.answer(move || ledger.forget(&[(ticket, attempt)]));
         };
         let cut_short = matches!(ended, Ended::NeverBegan | Ended::Ran { outcome: Outcome::Interrupted { .. }, .. });
-        let (route, earlier) = (live.job.route().clone(), live.fault().cloned());
+        let (route, earlier, is_away) = (live.job.route().clone(), live.fault().cloned(), live.job.is_away());
         let (plan, fault) = self.plan(now, ticket, live, &ended);
         self.interrupted += u64::from(cut_short);
         match plan {
@@ -39,6 +39,9 @@ impl QueueActor {
                 let fault = fault.or_else(|| earlier.filter(|_| end != End::Done));
                 let op = Op::Complete { ticket, attempt, end, fault: fault.clone() };
                 let Some((seq, _)) = self.decide(now, op) else { return };
+                if is_away {
+                    self.away.forget(ticket);
+                }
                 self.effects.push(seq, Effect::Completed { ticket, attempt, route, end, fault });
             }
             Plan::Requeue { due } => {

@@ -43,7 +43,10 @@ impl QueueActor {
 
     pub(super) fn set_gauges(&self) {
         self.status.held.set(self.schedule.held() as u64);
-        self.status.live_bytes.set(self.writer.queue().live_bytes());
+        let queue = self.writer.queue();
+        self.status.live_bytes.set(queue.live_bytes());
+        self.status.payload_memory.set(queue.weight_in_memory());
+        self.status.payload_disk.set(queue.weight() - queue.weight_in_memory());
         let (bytes, limit) = (self.status.journal_bytes(), self.rules.limits.journal_bytes);
         let nearly_full = self.journal_room(self.rules.limits.capacity) < limit / config::NEARLY_FULL;
         let concern = nearly_full.then(|| format!("the journal holds {bytes} of at most {limit} bytes; soon no new work is accepted"));
@@ -51,6 +54,7 @@ impl QueueActor {
             events::journal_nearly_full(bytes, limit);
         }
         metrics::level(self.status.pending.get(), self.status.running.get(), self.status.held.get(), bytes);
+        metrics::payloads(self.status.payload_memory.get(), self.status.payload_disk.get());
     }
 
     fn info(&self, ticket: Ticket, live: &Live) -> JobInfo {
@@ -150,7 +154,7 @@ impl Handler<UntilIdle> for QueueActor {
 /// The jobs that wait, in the order of their tickets; for tests.
 #[cfg(feature = "testing")]
 #[derive(actix::Message)]
-#[rtype(result = "Vec<journeyman_core::Packed>")]
+#[rtype(result = "Vec<(Ticket, journeyman_core::Packed)>")]
 pub(crate) struct Waiting;
 
 #[cfg(feature = "testing")]
@@ -158,7 +162,7 @@ impl Handler<Waiting> for QueueActor {
     type Result = actix::MessageResult<Waiting>;
 
     fn handle(&mut self, _: Waiting, _: &mut Context<Self>) -> Self::Result {
-        let waits = |live: &&Live| !live.is_running();
-        actix::MessageResult(self.writer.queue().tickets().map(|(_, live)| live).filter(waits).map(|live| live.job.clone()).collect())
+        let waiting = self.writer.queue().tickets().filter(|(_, live)| !live.is_running());
+        actix::MessageResult(waiting.map(|(ticket, live)| (ticket, live.job.clone())).collect())
     }
 }

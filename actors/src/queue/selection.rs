@@ -6,9 +6,9 @@ use std::mem;
 use actix::Message;
 use actix::{Context, Handler, Recipient};
 use journeyman_core::breaker::Position;
-use journeyman_core::queue::Change;
+use journeyman_core::queue::{Change, Live};
 use journeyman_core::schedule::Gate;
-use journeyman_core::{Attempt, Now, Op, Span, Target, Ticket, Time};
+use journeyman_core::{Attempt, Now, Op, Policy, Span, Target, Ticket, Time};
 
 use super::effects::Effect;
 use super::{QueueActor, SMALL_RECORD, pending};
@@ -48,13 +48,18 @@ impl QueueActor {
             let Some((seq, Change::Selected(attempt))) = self.decide(now, Op::Select { ticket }) else { return };
             let taken = self.schedule.take_least();
             debug_assert_eq!(taken, Some(ticket), "nothing came between");
-            let Some(route) = self.writer.queue().get(ticket).map(|live| live.job.route()) else { return };
+            let Some(live) = self.writer.queue().get(ticket) else { return };
+            let route = live.job.route();
+            if live.job.is_away() {
+                self.away.want(ticket, attempt, &live.job);
+            }
             if let Some(target) = &route.target {
                 self.watched.insert(ticket, (attempt, Some(target.clone())));
             }
             let route = self.status.feed.is_heard().then(|| route.clone());
             self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });
         }
+        self.away.ask(now, &self.links.payloads);
         self.wants_room |= self.schedule.least().is_some() && !self.has_room_for_an_attempt();
         self.balance_units();
     }
@@ -93,6 +98,7 @@ impl QueueActor {
         let cancelled: Vec<_> = all.extract_if(.., |(ticket, attempt, _)| !queue.is_run_by(*ticket, *attempt)).collect();
         for (ticket, attempt, unit) in cancelled {
             self.runs_no_more(ticket, attempt);
+            self.away.give_up(ticket, attempt);
             self.take_units(Some(unit));
         }
         let names: Vec<_> = all.iter().map(|(ticket, attempt, _)| (*ticket, *attempt)).collect();
@@ -106,12 +112,29 @@ impl QueueActor {
         let Some(live) = self.writer.queue().get(ticket) else { return };
         let policy = self.policy(live);
         let (number, timeout) = (live.failures().saturating_add(1), policy.attempt_timeout());
-        let selected = Selected {
-            flight: Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone()),
-            budget: policy.budget(live.failures(), live.start()),
-            now: self.time_of(now, ticket, live),
+        let flight = Flight::new((ticket, attempt), number, live.job.clone(), timeout, self.ledger.clone());
+        let ready = if !live.job.is_away() {
+            Some(flight)
+        } else if self.stage.is_cutting_off() {
+            // It needs none.
+            self.away.give_up(ticket, attempt);
+            Some(flight)
+        } else {
+            self.away.begin(flight)
         };
-        match live.job.target().cloned() {
+        let Some(flight) = ready else { return };
+        let (selected, target) = (self.selected(now, live, policy, flight), live.job.target().cloned());
+        self.set_out(now, selected, target);
+    }
+
+    /// With what is left to it now.
+    pub(super) fn selected(&self, now: Now, live: &Live, policy: Policy, flight: Flight) -> Selected {
+        let (budget, now) = (policy.budget(live.failures(), live.start()), self.time_of(now, flight.ticket, live));
+        Selected { flight, budget, now }
+    }
+
+    pub(super) fn set_out(&mut self, now: Now, selected: Selected, target: Option<Target>) {
+        match target {
             _ if self.stage.is_cutting_off() => selected.flight.finish(Ended::NeverBegan),
             Some(target) => self.breaker(now, &target).do_send(selected),
             None => match selected.budget.admit(selected.now) {

@@ -37,24 +37,30 @@ impl QueueActor {
         let by_wall = wall.map(|at| now.steady + at.since(now.wall).max(self.wall.pause()));
         let idle = self.waiting_for_idle.iter().map(|waiting| waiting.until).min();
         let second_look = self.overdue.map(|at| at + Span(config::RECHECK_MS));
-        let timeout = second_look.or_else(|| self.writer.waiting_since().map(|since| since + self.rules.limits.append_timeout.into()));
+        let timeout = second_look.or_else(|| self.waiting_since().map(|since| since + self.rules.limits.append_timeout.into()));
         // A queue that cannot write lets what is due wait.
         let due = if self.stage == Stage::ReadOnly { None } else { steady.into_iter().chain(by_wall).min() };
-        let next = [due, idle, timeout, self.stage.deadline()].into_iter().flatten().min()?;
+        let next = [due, idle, timeout, self.away.next_try(), self.stage.deadline()].into_iter().flatten().min()?;
         // Only the wall clock may jump, and the virtual one never does by itself: whoever sets it says so.
         let recheck = wall.filter(|_| !self.clock.is_virtual()).map(|_| now.steady + Span(config::RECHECK_MS));
         Some(recheck.map_or(next, |at| at.min(next)))
     }
 
-    /// A journal that stays silent is as good as one that failed: nobody knows what is on disk.
-    pub(super) fn watch_journal(&mut self, now: Now) {
+    /// Since when an answer of the disk is awaited: that of the journal, or a payload that was put away.
+    fn waiting_since(&self) -> Option<Time> {
+        self.writer.waiting_since().into_iter().chain(self.away.waiting_since()).min()
+    }
+
+    /// A journal that stays silent is as good as one that failed: nobody knows what is on disk. So are payloads that do not come back.
+    pub(super) fn watch_disk(&mut self, now: Now) {
         let patience = self.rules.limits.append_timeout;
-        let is_overdue = self.writer.waiting_since().is_some_and(|since| since + patience.into() <= now.steady);
+        let is_overdue = self.waiting_since().is_some_and(|since| since + patience.into() <= now.steady);
+        let who = if self.away.waiting_since() == self.waiting_since() { "the disk of the payloads" } else { "the journal" };
         match self.overdue {
             _ if !is_overdue => self.overdue = None,
             // A process that was frozen finds everything overdue: the answer gets a moment to come in.
             None => self.overdue = Some(now.steady),
-            Some(at) if at + Span(config::RECHECK_MS) <= now.steady => self.fail(&format!("the journal gave no answer for {patience:?}")),
+            Some(at) if at + Span(config::RECHECK_MS) <= now.steady => self.fail(&format!("{who} gave no answer for {patience:?}")),
             Some(_) => {}
         }
     }

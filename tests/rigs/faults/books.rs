@@ -38,7 +38,7 @@ impl Found {
         let store = Store::open(disk, snapshots)?;
         store.queue.check();
         let standing = |live: &journeyman_core::queue::Live| Standing {
-            hash: load::hash(live.job.payload()),
+            hash: load::hash(live.job.payload().expect("all of it is in memory")),
             is_running: live.is_running(),
             failures: live.failures(),
         };

@@ -45,6 +45,13 @@ pub(crate) async fn real(dir: PathBuf, slots: u32) -> Runner {
     Runner::open(dir).limits(limits(slots)).register::<Nothing>().start().await.expect("a fresh directory")
 }
 
+/// With so many bytes of payload in memory.
+pub(crate) async fn keeping(dir: PathBuf, payload_memory: u64) -> Runner {
+    let mut limits = limits(64);
+    limits.payload_memory = payload_memory;
+    Runner::open(dir).limits(limits).register::<Nothing>().start().await.expect("a fresh directory, or the same again")
+}
+
 fn limits(slots: u32) -> Limits {
     let mut limits = Limits::default();
     limits.capacity = slots;
