@@ -219,14 +219,9 @@ impl Feed {
         Events { filter, next: receiver.map(|receiver| ReusableBoxFuture::new(hear(receiver))) }
     }
 
-    /// Whether anybody listens.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.is_heard.load(Ordering::Relaxed)
-    }
-
     /// Tells what happened, if anybody listens.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        if !self.is_heard() {
+        if !self.is_heard.load(Ordering::Relaxed) {
             return;
         }
         let mut line = self.line();

@@ -401,7 +401,7 @@ pub(crate) struct Over {
     pub ticket: Ticket,
     pub attempt: Attempt,
     pub unit: Returns,
-    /// As the ledger has it. None when it has not ended, which nobody tells, or when the ledger has forgotten it.
+    /// As the ledger has it. None when it was settled before, or has not ended, which nobody tells.
     pub ended: Option<Ended>,
 }
 

@@ -106,17 +106,17 @@ pub(crate) struct Status {
     concerns: Mutex<BTreeMap<Concern, String>>,
     condition: watch::Sender<Condition>,
     door: Door,
+    /// Told when the actors cease to answer. Every call writes itself down there.
+    fails: Notify,
 }
 
-/// What every call looks at: on a cache line of its own, which the counters beside it do not move from thread to thread.
+/// What every call looks at: on a cache line of its own, which nothing beside it moves from thread to thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Door {
     /// What the condition says.
     answers: AtomicBool,
     closed: AtomicBool,
-    /// Told when the actors cease to answer.
-    fails: Notify,
 }
 
 /// How it stands with the actors.
@@ -165,13 +165,12 @@ impl Gauge {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    // One writes, so that nothing comes between.
     pub(crate) fn add(&self, by: u64) {
-        self.set(self.get().wrapping_add(by));
+        self.0.fetch_add(by, Ordering::Relaxed);
     }
 
     pub(crate) fn sub(&self, by: u64) {
-        self.set(self.get().wrapping_sub(by));
+        self.0.fetch_sub(by, Ordering::Relaxed);
     }
 }
 
@@ -202,6 +201,7 @@ impl Status {
             concerns: Mutex::default(),
             condition: watch::Sender::new(Condition::Opening { why: None }),
             door: Door::default(),
+            fails: Notify::new(),
         })
     }
 
@@ -363,17 +363,19 @@ impl Status {
     }
 
     fn set(&self, change: impl FnOnce(&Condition) -> Option<Condition>) -> bool {
+        let mut fails = false;
         let changed = self.condition.send_if_modified(|condition| match change(condition) {
             Some(next) => {
                 *condition = next;
+                fails = !condition.answers();
                 self.door.answers.store(condition.answers(), Ordering::Release);
                 true
             }
             None => false,
         });
         if changed {
-            if !self.answers() {
-                self.door.fails.notify_waiters();
+            if fails {
+                self.fails.notify_waiters();
             }
             self.tell_health();
         }
@@ -382,7 +384,7 @@ impl Status {
 
     /// Waits until the actors do not answer, for now or for good.
     pub(crate) async fn failed(&self) {
-        let fails = self.door.fails.notified();
+        let fails = self.fails.notified();
         // Asked behind that: what comes between is not missed.
         if self.answers() {
             fails.await;

@@ -108,6 +108,17 @@ impl Attempts {
     }
 }
 
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        // Each of them, whatever the destructors of another do.
+        for attempt in std::mem::take(&mut self.0) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(attempt))) {
+                defuse(panic);
+            }
+        }
+    }
+}
+
 /// Lets the attempts of a worker go on until all are over: of the futures of the actor the only one, as it polls all that it has whenever one of
 /// them wakes.
 struct Drive;
@@ -326,5 +337,29 @@ mod tests {
         let waker = noop_waker();
         while attempts.go_on(&mut Context::from_waker(&waker)).is_pending() {}
         assert_eq!((ended.get(), attempts.are_over()), (9, true));
+    }
+
+    #[test]
+    fn all_are_dropped_whatever_one_of_them_does_then() {
+        struct Counted(Rc<Cell<u32>>);
+
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() + 1);
+                assert!(self.0.get() != 4, "one of them");
+            }
+        }
+
+        let (mut attempts, dropped) = (Attempts::default(), Rc::new(Cell::new(0)));
+        for _ in 0..10 {
+            let counted = Counted(dropped.clone());
+            attempts.add(async move {
+                std::future::pending::<()>().await;
+                drop(counted);
+            });
+        }
+        assert!(attempts.go_on(&mut Context::from_waker(&noop_waker())).is_pending());
+        drop(attempts);
+        assert_eq!(dropped.get(), 10);
     }
 }

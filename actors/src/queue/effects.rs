@@ -25,8 +25,7 @@ pub(super) enum Effect {
     Selected {
         ticket: Ticket,
         attempt: Attempt,
-        /// For those who listen, if anybody does.
-        route: Option<Arc<Route>>,
+        route: Arc<Route>,
         unit: Units,
     },
     Completed {
@@ -134,9 +133,7 @@ impl QueueActor {
                 status.pending.sub(1);
                 status.running.add(1);
                 events::selected(ticket, seq);
-                if let Some(route) = route {
-                    status.feed.tell_job(ticket, &route, seq, Happened::Selected);
-                }
+                status.feed.tell_job(ticket, &route, seq, Happened::Selected);
                 self.beginning.push((ticket, attempt, unit));
             }
             Effect::Completed { ticket, attempt, route, end, fault } => {

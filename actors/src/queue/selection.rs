@@ -49,14 +49,13 @@ impl QueueActor {
             let taken = self.schedule.take_least();
             debug_assert_eq!(taken, Some(ticket), "nothing came between");
             let Some(live) = self.writer.queue().get(ticket) else { return };
-            let route = live.job.route();
+            let route = live.job.route().clone();
             if live.job.is_away() {
                 self.away.want(ticket, attempt, &live.job);
             }
             if let Some(target) = &route.target {
                 self.watched.insert(ticket, (attempt, Some(target.clone())));
             }
-            let route = self.status.feed.is_heard().then(|| route.clone());
             self.effects.push(seq, Effect::Selected { ticket, attempt, route, unit });
         }
         self.away.ask(now, &self.links.payloads);

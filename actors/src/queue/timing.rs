@@ -55,7 +55,13 @@ impl QueueActor {
     pub(super) fn watch_disk(&mut self, now: Now) {
         let patience = self.rules.limits.append_timeout;
         let is_overdue = self.waiting_since().is_some_and(|since| since + patience.into() <= now.steady);
-        let who = if self.away.waiting_since() == self.waiting_since() { "the disk of the payloads" } else { "the journal" };
+        // Asked for in the same turn, the journal is the one that matters.
+        let journal = self.writer.waiting_since();
+        let who = if self.away.waiting_since().is_some_and(|since| journal.is_none_or(|journal| since < journal)) {
+            "the disk of the payloads"
+        } else {
+            "the journal"
+        };
         match self.overdue {
             _ if !is_overdue => self.overdue = None,
             // A process that was frozen finds everything overdue: the answer gets a moment to come in.
