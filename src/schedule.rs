@@ -194,8 +194,7 @@ impl Schedule {
         }
         // Behind that, so that the tree is not given up and made again.
         self.heads.remove(&order);
-        let target = lane.route.target.clone();
-        if let Some(target) = target
+        if let Some(target) = lane.route.target.clone()
             && let Some(gated) = self.targets.get_mut(&target)
             && matches!(gated.gate, Gate::Probing { .. })
         {

@@ -369,6 +369,13 @@ impl QueueActor {
         answers
     }
 
+    fn forget_ended(&mut self) {
+        if !self.ended.is_empty() {
+            self.ledger.forget(&self.ended);
+            self.ended.clear();
+        }
+    }
+
     fn send_starts(&mut self) {
         if !self.starts.is_empty() {
             self.links.workers.send(mem::take(&mut self.starts));
@@ -418,13 +425,6 @@ impl QueueActor {
     /// Tells something when all that is decided now is on disk.
     fn answer(&mut self, answer: impl FnOnce() + 'static) {
         self.effects.push(self.writer.queue().last(), Effect::Answer { answer: Box::new(answer), is_of_a_call: false });
-    }
-
-    fn forget_ended(&mut self) {
-        if !self.ended.is_empty() {
-            self.ledger.forget(&self.ended);
-            self.ended.clear();
-        }
     }
 
     /// The same to a call that was taken in.
