@@ -14,7 +14,7 @@ use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{Attempt, Cause, End, Fault, Key, Op, Packed, Queue, Record, Seq, Ticket, Time, record};
 use tempfile::TempDir;
 
-use crate::support::job;
+use crate::support::{Act, job};
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +178,14 @@ impl Life {
         Ok(())
     }
 
+    /// Lets this happen, if it may.
+    pub(crate) fn act(&mut self, act: &Act) {
+        let fits = |record: &Record| self.queue.clone().step(self.queue.last().next(), self.now, record).is_ok();
+        if let Some(record) = act.record(&self.queue, self.now).filter(fits) {
+            self.write(&[record]).expect("the disk takes it");
+        }
+    }
+
     pub(crate) fn op(&mut self, op: Op) {
         self.write(&[Record::Op(op)]).expect("the disk takes it");
     }
@@ -219,7 +227,7 @@ impl Life {
         for round in 0..rounds {
             let n = u8::try_from(round % 200).expect("small");
             let stamp = self.queue.last();
-            let key = format!("key {stamp}");
+            let key = format!("busy {stamp}");
             let first = self.enqueue(Some(&key), n);
             let second = self.enqueue(None, n / 2);
             let third = self.enqueue(Some(&format!("other {key}")), 3);

@@ -9,7 +9,7 @@ use journeyman_core::payloads::Payloads;
 use journeyman_core::room::Room;
 use journeyman_core::snapshot::SnapshotError;
 use journeyman_core::store::Store;
-use journeyman_core::{Packed, Queue, Record, Ticket, Time};
+use journeyman_core::{Packed, Queue, Ticket};
 
 use super::kit::{Life, Rig, run, run_to};
 use crate::support::{Act, disk_of, holds, image};
@@ -63,14 +63,8 @@ fn what_is_read_in_little_memory_is_the_same() {
     holds(60, |(acts, rounds): (Vec<Act>, u8)| {
         let disk = MemDisk::default();
         let mut life = Life::begin(&Rig::plain(disk.clone()));
-        let mut now = Time(1);
         for (at, act) in acts.iter().enumerate() {
-            now = Time(now.0 + 3);
-            let record = act.record(&life.queue, now);
-            let fits = |record: &Record| life.queue.clone().step(life.queue.last().next(), now, record).is_ok();
-            if let Some(record) = record.filter(fits) {
-                life.write(&[record]).unwrap();
-            }
+            life.act(act);
             if at % 40 == 39 {
                 life.compact();
             }
