@@ -1,98 +1,13 @@
 //! Payloads whose disk takes its time: whatever becomes of their jobs meanwhile, each ends right, and every unit of the pool comes back.
 
 use std::future::IntoFuture;
-use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use journeyman::{Cancelled, Cx, Health, Job, JobEnd, JobResult, Jobs, Limits, Runner};
-use journeyman_core::disk::{Disk, DiskFile, MemDisk};
 use serde::{Deserialize, Serialize};
 
+use crate::gated::Gated;
 use crate::jobs::SECOND;
-
-/// A disk on which whoever reads or writes payloads waits as long as a gate is shut.
-#[derive(Clone, Default)]
-struct Gated {
-    disk: MemDisk,
-    gate: Arc<(Mutex<bool>, Condvar)>,
-    waiting: Arc<AtomicU32>,
-}
-
-impl Gated {
-    fn shut(&self, shut: bool) {
-        *self.gate.0.lock().unwrap() = shut;
-        self.gate.1.notify_all();
-    }
-
-    fn pass(&self, name: &str) {
-        if name.ends_with(".payloads.tmp") {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            drop(self.gate.1.wait_while(self.gate.0.lock().unwrap(), |shut| *shut).unwrap());
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Somebody waits at the gate.
-    async fn is_waited_at(&self) {
-        while self.waiting.load(Ordering::Relaxed) == 0 {
-            actix_rt::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-}
-
-impl Disk for Gated {
-    fn free(&self) -> io::Result<u64> {
-        self.disk.free()
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.disk.read(name)
-    }
-
-    fn read_at(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        self.pass(name);
-        self.disk.read_at(name, offset, length)
-    }
-
-    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(GatedFile { disk: self.clone(), name: name.to_owned(), file: self.disk.create(name)? }))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.disk.sync_names()
-    }
-}
-
-struct GatedFile {
-    disk: Gated,
-    name: String,
-    file: Box<dyn DiskFile>,
-}
-
-impl DiskFile for GatedFile {
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.disk.pass(&self.name);
-        self.file.write_at(offset, bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.file.sync()
-    }
-}
 
 #[derive(Serialize, Deserialize)]
 struct Letter(String);
@@ -105,6 +20,10 @@ impl Job for Letter {
     async fn run(self, _: Cx<()>) -> JobResult<()> {
         if self.0 == "as it was" { Ok(()) } else { Err(journeyman::Failure::permanent("another letter")) }
     }
+}
+
+fn payloads() -> Gated {
+    Gated::before(".payloads.tmp")
 }
 
 fn letter() -> Letter {
@@ -139,7 +58,7 @@ async fn selected(disk: &Gated, jobs: &Jobs) -> journeyman::JobId {
 
 #[actix::test]
 async fn one_that_is_cancelled_while_its_payload_is_read_never_begins_and_gives_its_unit_back() {
-    let disk = Gated::default();
+    let disk = payloads();
     let runner = start(&disk, 30 * SECOND).await;
     let jobs = runner.jobs();
     let id = selected(&disk, &jobs).await;
@@ -154,7 +73,7 @@ async fn one_that_is_cancelled_while_its_payload_is_read_never_begins_and_gives_
 
 #[actix::test]
 async fn one_that_is_cancelled_while_its_payload_is_written_leaves_nothing() {
-    let disk = Gated::default();
+    let disk = payloads();
     let runner = start(&disk, 30 * SECOND).await;
     let jobs = runner.jobs();
     disk.shut(true);
@@ -175,7 +94,7 @@ async fn one_that_is_cancelled_while_its_payload_is_written_leaves_nothing() {
 
 #[actix::test]
 async fn a_stop_does_not_wait_for_a_payload_and_spends_no_attempt() {
-    let disk = Gated::default();
+    let disk = payloads();
     let runner = start(&disk, 30 * SECOND).await;
     let jobs = runner.jobs();
     let id = selected(&disk, &jobs).await;
@@ -192,7 +111,7 @@ async fn a_stop_does_not_wait_for_a_payload_and_spends_no_attempt() {
 
 #[actix::test]
 async fn a_disk_that_keeps_a_payload_fails_the_reign_and_the_next_one_has_it_from_the_journal() {
-    let disk = Gated::default();
+    let disk = payloads();
     let runner = start(&disk, SECOND / 2).await;
     let jobs = runner.jobs();
     let id = selected(&disk, &jobs).await;

@@ -1,6 +1,8 @@
 //! The tests that need the actors, and those of the repository itself. One program, so that it is linked once; each file of it says what
 //! it proves. What a process has one of, as its signals, limits and loggers, is tried in a process of its own by `support/children.rs`.
 
+#[path = "support/gated.rs"]
+mod gated;
 #[path = "support/runner.rs"]
 mod jobs;
 #[path = "snapshots/kit.rs"]
@@ -34,6 +36,7 @@ mod kinds_that_change;
 mod leaks;
 mod listing;
 mod logs;
+mod lone_callers;
 mod machine;
 mod messages;
 mod metrics;

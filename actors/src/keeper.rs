@@ -19,6 +19,7 @@ use crate::compactor::Turnstile;
 use crate::config::{LONGEST_PAUSE, RECHECK_MS, STEADY_REIGN_MS};
 use crate::error::StartError;
 use crate::events;
+use crate::journal::Pen;
 use crate::messages::{Beat, Seal, Start};
 use crate::snapshots::Snapshots;
 use crate::status::{Concern, Condition};
@@ -214,6 +215,11 @@ impl<C: 'static> Keeper<C> {
         }
         let limits = &self.blueprint.limits;
         let (patience, grace) = (limits.append_timeout.into(), limits.interrupt_grace.into());
+        if let Some(core) = &core
+            && !self.take_away(&core.pen, clock.now().steady + patience).await
+        {
+            return Err("the thread of the old journal hangs in the disk".to_owned());
+        }
         let Threads { queue, journal, compactor, payloads } = std::mem::take(&mut self.threads);
         if let Some(journal) = journal
             && !threads::stop(journal, &clock, clock.now().steady + patience).await
@@ -260,7 +266,8 @@ impl<C: 'static> Keeper<C> {
         self.base.ledger.interrupt_all();
         self.base.ledger.leave_office();
         self.base.staff.end();
-        if let Some(core) = self.base.take_core() {
+        let core = self.base.take_core();
+        if let Some(core) = &core {
             core.supervisor.end();
         }
         // Calls that came too late for the queue are on the line, and hear that their answers are lost.
@@ -276,7 +283,22 @@ impl<C: 'static> Keeper<C> {
         for thread in [journal, compactor, payloads].into_iter().flatten() {
             threads::stop(thread, &clock, until).await;
         }
+        if let Some(core) = core {
+            self.take_away(&core.pen, until).await;
+        }
         self.sweep_payloads();
+    }
+
+    /// Has nobody write any more, and waits until then for who is at it. Answers whether it could.
+    async fn take_away(&self, pen: &Pen, until: Time) -> bool {
+        let clock = &self.base.clock;
+        while !pen.take_away() {
+            if clock.now().steady >= until {
+                return false;
+            }
+            clock.sleep(Span(PEN_LOOK_MS)).await;
+        }
+        true
     }
 
     /// Removes the files of payloads that nobody has any more: what is in them is in the journal.
@@ -331,6 +353,11 @@ impl<C: 'static> Keeper<C> {
         }
     }
 
+    /// Since when the queue's own thread has been waiting for the disk.
+    fn waits_for_disk(&self) -> Option<Time> {
+        Some(Time(self.base.status.blocked.get())).filter(|since| *since > Time(0))
+    }
+
     /// Waits until the queue takes no turn although there is work. Looks often while there is, and seldom otherwise.
     async fn stuck(&self) {
         let Base { status, line, jobs, clock, .. } = &self.base;
@@ -338,7 +365,8 @@ impl<C: 'static> Keeper<C> {
         if clock.is_virtual() {
             return std::future::pending().await;
         }
-        let slice = Span(Span::from(self.blueprint.limits.stuck_after).0 / LOOKS);
+        let limits = &self.blueprint.limits;
+        let slice = Span(Span::from(limits.stuck_after).0 / LOOKS);
         loop {
             let is_idle = status.running.get() == 0 && jobs.waiting_calls() == 0;
             tokio::select! {
@@ -353,13 +381,25 @@ impl<C: 'static> Keeper<C> {
             while status.pulse.get() < sent.0 && looks < LOOKS {
                 let before = clock.now().steady;
                 clock.sleep_until(before + slice).await;
+                let now = clock.now().steady;
                 // A process that was frozen as a whole finds everything overdue: such a look does not count.
-                looks += u64::from(clock.now().steady.since(before) < slice.doubled());
+                looks += u64::from(now.since(before) < slice.doubled());
+                // The disk is waited for as long as if it were waited for elsewhere.
+                if self.waits_for_disk().is_some_and(|since| now < since + limits.append_timeout.into()) {
+                    looks = 1;
+                }
             }
             if status.pulse.get() < sent.0 {
-                let why = format!("the queue has taken no turn for {:?}", self.blueprint.limits.stuck_after);
-                if status.fail(&why) {
-                    events::stuck(&why);
+                if self.waits_for_disk().is_some() {
+                    let why = format!("the journal gave no answer for {:?}", limits.append_timeout);
+                    if status.fail(&why) {
+                        events::journal_failed(&why);
+                    }
+                } else {
+                    let why = format!("the queue has taken no turn for {:?}", limits.stuck_after);
+                    if status.fail(&why) {
+                        events::stuck(&why);
+                    }
                 }
                 return;
             }
@@ -393,5 +433,7 @@ impl Row {
 const READ_ONLY: &str = "the disk is full: questions are answered, and nothing is taken until there is room again";
 /// Slices of the time after which a queue counts as stuck: one until the beat is sent, the others until it must have been felt.
 const LOOKS: u64 = 4;
+/// Between two looks whether a write is over that must end first.
+const PEN_LOOK_MS: u64 = 2;
 /// How often a keeper looks while nobody calls and nothing runs: something may become due.
 const IDLE_LOOK_MS: u64 = 10_000;

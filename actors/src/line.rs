@@ -74,11 +74,13 @@ impl Calls {
         mem::replace(&mut *calls, next)
     }
 
-    /// Tells when it is the first, before anybody can add another: what its caller sends next comes behind it.
+    /// Tells when it is the first. Not before others can get at the list: the queue wakes up at once, and would have to wait for it.
     fn add(&self, call: Enqueue, tell: impl FnOnce()) {
         let mut calls = self.calls();
         calls.push(call);
-        if calls.len() == 1 {
+        let is_first = calls.len() == 1;
+        drop(calls);
+        if is_first {
             tell();
         }
     }

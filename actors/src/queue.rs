@@ -433,7 +433,8 @@ impl QueueActor {
     }
 
     fn flush(&mut self, now: Now) {
-        if self.writer.flush(now) {
+        let near = self.pace.is_lone() && self.intake.is_empty() && !self.compacting;
+        if self.writer.flush(now, near) {
             self.pace.set_out(&self.clock);
         }
     }
@@ -505,6 +506,7 @@ impl Handler<Appended> for QueueActor {
             _ if !self.is_in_office() => {}
             Appended::Durable(upto) => {
                 self.writer.is_durable(upto);
+                self.pace.arrived();
                 let answered = self.release(self.clock.now());
                 self.gather(answered, ctx);
                 self.request_turn(ctx);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journeyman_core::journal::JournalCounters;
-use journeyman_core::{End, Queue};
+use journeyman_core::{End, Queue, Time};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
@@ -91,6 +91,8 @@ pub(crate) struct Status {
     pub payload_files: Gauge,
     /// When the queue took its last turn, by the steady clock.
     pub pulse: Gauge,
+    /// Since when its thread waits for the disk; 0 while it does not.
+    pub blocked: Gauge,
     records: Gauge,
     syncs: Gauge,
     bytes: Gauge,
@@ -108,6 +110,15 @@ pub(crate) struct Status {
     door: Door,
     /// Told when the actors cease to answer. Every call writes itself down there.
     fails: Notify,
+}
+
+/// While it lives, the queue's thread waits for the disk.
+pub(crate) struct Blocked<'a>(&'a Gauge);
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
 }
 
 /// What every call looks at: on a cache line of its own, which nothing beside it moves from thread to thread.
@@ -188,6 +199,7 @@ impl Status {
             payload_disk: Gauge::default(),
             payload_files: Gauge::default(),
             pulse: Gauge::default(),
+            blocked: Gauge::default(),
             records: Gauge::default(),
             syncs: Gauge::default(),
             bytes: Gauge::default(),
@@ -312,6 +324,12 @@ impl Status {
 
     pub(crate) fn condition(&self) -> watch::Receiver<Condition> {
         self.condition.subscribe()
+    }
+
+    /// The queue's thread waits for the disk from now on.
+    pub(crate) fn blocks(&self, now: Time) -> Blocked<'_> {
+        self.blocked.set(now.0);
+        Blocked(&self.blocked)
     }
 
     pub(crate) fn answers(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::compactor::{self, CompactorActor, Means, Turnstile};
 use crate::config::Limits;
 use crate::cx::Surroundings;
 use crate::error::StartError;
-use crate::journal::JournalActor;
+use crate::journal::{JournalActor, Pen};
 use crate::ledger;
 use crate::line::Calls;
 use crate::messages::{Append, Compact, Quiet, Returned, Seal, Start};
@@ -31,7 +31,7 @@ use crate::snapshots::Snapshots;
 use crate::supervisor::Supervisor;
 use crate::threads;
 use crate::worker::{Shared, WorkerActor, Workers};
-use crate::writer::Writer;
+use crate::writer::{Journals, Writer};
 
 /// What a runner is made of, before it is started. Can be started again.
 pub(crate) struct Blueprint<C> {
@@ -54,6 +54,7 @@ impl<C> Clone for Blueprint<C> {
 #[derive(Clone)]
 pub(crate) struct Core {
     pub journal: Recipient<Seal>,
+    pub pen: Pen,
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the test kit counts its units"))]
     pub pool: Addr<PoolActor>,
     #[cfg(feature = "testing")]
@@ -101,7 +102,8 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
 
     let context = Context::<QueueActor>::new();
     let queue = context.address();
-    let journal = JournalActor::new(written, queue.clone().recipient(), base.status.clone(), clock.clone());
+    let pen = Pen::new(written);
+    let journal = JournalActor::new(pen.clone(), queue.clone().recipient(), base.status.clone(), clock.clone());
     let compactor = {
         let means = Means { rate: limits.compaction_rate, memory: limits.payload_memory, numbers };
         let (status, clock) = (base.status.clone(), clock.clone());
@@ -130,7 +132,8 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
         compactor: disks.compact,
         payloads: disks.payloads,
     };
-    let writer = Writer::new(state, proved, limits.batch_bytes, disks.append, queue.clone().recipient());
+    let journals = Journals { far: disks.append, near: disks.append_near };
+    let writer = Writer::new(state, proved, limits.batch_bytes, journals, queue.clone().recipient());
     let skews = base.skews.clone();
     let office = Office { ledger: base.ledger.clone(), reign, standings, skews, is_read_only, is_draining: *base.draining.borrow() };
     let rules = Rules { limits, policies: registry.policies(), circuit };
@@ -142,6 +145,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
     }
     Some(Core {
         journal: disks.seal,
+        pen,
         pool,
         #[cfg(feature = "testing")]
         payloads: disks.show,
@@ -152,6 +156,7 @@ pub(crate) async fn wire<C: 'static>(blueprint: Blueprint<C>, base: Base, beginn
 /// What reaches the actors that work on the disk.
 struct Disks {
     append: Recipient<Append>,
+    append_near: Option<Recipient<Append>>,
     seal: Recipient<Seal>,
     compact: Recipient<Compact>,
     payloads: payloads::Desk,
@@ -168,8 +173,9 @@ async fn start_on_disk(
 ) -> Option<Disks> {
     let told =
         |journal: &Addr<JournalActor>| compactor::Journal { rotate: journal.clone().recipient(), release: journal.clone().recipient() };
-    let (journal, compactor, payloads, append) = match blocking {
+    let (journal, compactor, payloads, append, append_near) = match blocking {
         Blocking::On { journal: place, compactor: own_place, payloads: third_place } => {
+            let near = supervisor.launch("journal", |_| journal.near());
             let watcher = supervisor.clone();
             let journal = threads::on(&place, move || async move { watcher.launch("journal", |_| journal) }).await?;
             let (watcher, told) = (supervisor.clone(), told(&journal));
@@ -177,18 +183,19 @@ async fn start_on_disk(
             let watcher = supervisor.clone();
             let payloads = threads::on(&third_place, move || async move { watcher.launch("payloads", |_| payloads) }).await?;
             let append = journal.clone().recipient();
-            (journal, compactor, payloads, append)
+            (journal, compactor, payloads, append, Some(near.recipient()))
         }
         Blocking::Here(between) => {
             let journal = supervisor.launch("journal", |_| journal);
             let compactor = supervisor.launch("compactor", |_| compactor(told(&journal)));
             let payloads = supervisor.launch("payloads", |_| payloads);
             let append = between(supervisor, journal.clone().recipient());
-            (journal, compactor, payloads, append)
+            (journal, compactor, payloads, append, None)
         }
     };
     Some(Disks {
         append,
+        append_near,
         seal: journal.recipient(),
         compact: compactor.recipient(),
         #[cfg(feature = "testing")]

@@ -21,13 +21,21 @@ pub(crate) struct Writer {
     durable: Seq,
     written: bool,
     batch_bytes: u64,
-    journal: Recipient<Append>,
+    journals: Journals,
     me: Recipient<Appended>,
+}
+
+/// Who makes batches durable.
+pub(crate) struct Journals {
+    /// On a thread of its own.
+    pub far: Recipient<Append>,
+    /// On this thread, which stands still meanwhile.
+    pub near: Option<Recipient<Append>>,
 }
 
 impl Writer {
     /// `durable` is how far the recovered records are proved to be on disk.
-    pub(crate) const fn new(queue: Queue, durable: Seq, batch_bytes: u64, journal: Recipient<Append>, me: Recipient<Appended>) -> Self {
+    pub(crate) const fn new(queue: Queue, durable: Seq, batch_bytes: u64, journals: Journals, me: Recipient<Appended>) -> Self {
         Self {
             queue,
             lead: None,
@@ -38,7 +46,7 @@ impl Writer {
             durable,
             written: false,
             batch_bytes,
-            journal,
+            journals,
             me,
         }
     }
@@ -117,8 +125,9 @@ impl Writer {
         self.written
     }
 
-    /// Sends what has been decided to the journal, unless a batch is there already. Answers whether it did.
-    pub(crate) fn flush(&mut self, now: Now) -> bool {
+    /// Sends what has been decided to the journal, to the one on this thread if `near` and if there is one; unless a batch is there already.
+    /// Answers whether it did.
+    pub(crate) fn flush(&mut self, now: Now, near: bool) -> bool {
         if self.in_flight.is_some() {
             return false;
         }
@@ -126,7 +135,8 @@ impl Writer {
         self.in_flight = Some((batch.last(), now.steady));
         self.in_flight_bytes = batch.body.len() as u64;
         self.usual_bytes = batch.body.len().min(MOST_RESERVED);
-        self.journal.do_send(Append { batch, reply: AppendReply::to(self.me.clone()) });
+        let journal = self.journals.near.as_ref().filter(|_| near).unwrap_or(&self.journals.far);
+        journal.do_send(Append { batch, reply: AppendReply::to(self.me.clone()) });
         true
     }
 

@@ -14,7 +14,7 @@ use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{Attempt, Cause, End, Fault, Key, Op, Packed, Queue, Record, Seq, Ticket, Time, record};
 use tempfile::TempDir;
 
-use crate::support::{Act, job};
+use crate::support::job;
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub(crate) struct Life {
     pub(crate) journal: Journal,
     /// Of what was acknowledged.
     pub(crate) queue: Queue,
-    now: Time,
+    pub(crate) now: Time,
 }
 
 pub(crate) const LIMITS: JournalLimits = JournalLimits { segment_bytes: 32 << 10, batch_bytes: 1 << 20 };
@@ -176,14 +176,6 @@ impl Life {
         self.queue = next;
         self.now = Time(self.now.0 + 7);
         Ok(())
-    }
-
-    /// Lets this happen, if it may.
-    pub(crate) fn act(&mut self, act: &Act) {
-        let fits = |record: &Record| self.queue.clone().step(self.queue.last().next(), self.now, record).is_ok();
-        if let Some(record) = act.record(&self.queue, self.now).filter(fits) {
-            self.write(&[record]).expect("the disk takes it");
-        }
     }
 
     pub(crate) fn op(&mut self, op: Op) {

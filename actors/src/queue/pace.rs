@@ -25,6 +25,8 @@ pub(super) struct Pace {
     awaited: Option<Rc<Cell<usize>>>,
     /// Since when the journal has a batch.
     underway: Option<Stopwatch>,
+    /// Batches in a row that had one caller in them, moved no attempt, and were on disk soon.
+    lone_batches: u32,
 }
 
 impl Pace {
@@ -36,7 +38,7 @@ impl Pace {
             CALLS.. => CALLS,
             _ => capacity,
         };
-        Self { places, riders: 0, moves_attempts: false, quiet_batches: 0, awaited: None, underway: None }
+        Self { places, riders: 0, moves_attempts: false, quiet_batches: 0, awaited: None, underway: None, lone_batches: 0 }
     }
 
     /// How many calls this turn may take in.
@@ -70,11 +72,25 @@ impl Pace {
         self.awaited.is_some()
     }
 
+    /// Whether the batch is best written on this thread, which stands still meanwhile: it is of a caller who is alone, as those before it
+    /// were, and nothing else comes and goes. He waits for two threads less.
+    pub(super) const fn is_lone(&self) -> bool {
+        self.riders == 1 && !self.is_busy() && self.lone_batches >= LONE_BATCHES
+    }
+
     /// The batch has set out.
     pub(super) fn set_out(&mut self, clock: &Clock) {
         self.underway = Some(clock.stopwatch());
+        self.lone_batches = if self.riders == 1 && !self.moves_attempts { self.lone_batches.saturating_add(1) } else { 0 };
         self.quiet_batches = if self.moves_attempts { 0 } else { self.quiet_batches.saturating_add(1) };
         self.moves_attempts = false;
+    }
+
+    /// The batch that had set out is on disk.
+    pub(super) fn arrived(&mut self) {
+        if self.underway.as_ref().is_some_and(|underway| underway.elapsed() > SOON) {
+            self.lone_batches = 0;
+        }
     }
 
     /// Nobody waits for a batch that is still being filled.
@@ -129,6 +145,10 @@ const LEAST_RIDERS: usize = 64;
 const TURNS: usize = 2;
 /// After so many batches that moved no attempt, none come and go: one sets out in a batch, ends during the next, and is in the third.
 const QUIET_BATCHES: u32 = 3;
+/// After so many batches of one caller each, it is one who calls again when he has his answer.
+const LONE_BATCHES: u32 = 3;
+/// No longer does the queue's thread stand still for the disk, by what the last batches took.
+const SOON: Duration = Duration::from_micros(400);
 /// How long a batch waits for those who were just answered: a quarter of the last sync, within these.
 const LEAST_GATHERING: Duration = Duration::from_micros(50);
 const MOST_GATHERING: Duration = Duration::from_micros(500);
