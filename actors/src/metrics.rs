@@ -71,8 +71,8 @@ struct OfKind {
 }
 
 impl Meters {
-    pub(crate) fn enqueued(&mut self, kind: &Kind) {
-        with_metrics!((kind) => self.of(kind).enqueued.increment(1));
+    pub(crate) fn enqueued(&mut self, kind: &Kind, jobs: u32) {
+        with_metrics!((kind, jobs) => self.of(kind).enqueued.increment(jobs.into()));
     }
 
     pub(crate) fn ended(&mut self, kind: &Kind, end: End) {

@@ -18,10 +18,6 @@ use crate::messages::{Few, Reply, Units};
 pub(super) struct Effects(VecDeque<(Seq, Effect)>);
 
 pub(super) enum Effect {
-    Enqueued {
-        ticket: Ticket,
-        route: Arc<Route>,
-    },
     Selected {
         ticket: Ticket,
         attempt: Attempt,
@@ -56,6 +52,8 @@ pub(super) enum Effect {
     /// The answer to a call that stored jobs: the most frequent of all, so it needs no box.
     Stored {
         receipts: Few<Receipt>,
+        /// The ways of those that are new, in their order, each with how many of them in a row go it.
+        routes: Few<(Arc<Route>, u32)>,
         reply: Reply<Result<Few<Receipt>, EnqueueError>>,
         /// None when it has been given back, as it is before the answer is given.
         room: Option<Room>,
@@ -118,17 +116,25 @@ impl Effect {
 }
 
 impl QueueActor {
-    pub(super) fn perform(&mut self, seq: Seq, effect: Effect) {
-        let status = &self.status;
-        match effect {
-            Effect::Enqueued { ticket, route } => {
-                status.pending.add(1);
+    /// These are on disk, of which the new ones go these ways.
+    fn stored(&mut self, receipts: &[Receipt], routes: &[(Arc<Route>, u32)]) {
+        let mut new = receipts.iter().filter(|receipt| receipt.is_new());
+        for (route, count) in routes {
+            self.status.pending.add(u64::from(*count));
+            self.meters.enqueued(&route.kind, *count);
+            for receipt in new.by_ref().take(*count as usize) {
+                let (ticket, seq) = (receipt.id().ticket(), receipt.seq());
                 events::enqueued(ticket, &route.kind, route.target.as_ref(), seq);
-                self.meters.enqueued(&route.kind);
-                status.feed.tell_job(ticket, &route, seq, Happened::Enqueued);
+                self.status.feed.tell_job(ticket, route, seq, Happened::Enqueued);
                 self.away.stored(ticket);
                 self.waits(ticket);
             }
+        }
+    }
+
+    pub(super) fn perform(&mut self, seq: Seq, effect: Effect) {
+        let status = &self.status;
+        match effect {
             Effect::Selected { ticket, attempt, route, unit } => {
                 status.pending.sub(1);
                 status.running.add(1);
@@ -177,7 +183,8 @@ impl QueueActor {
                 self.skews.forget(ticket);
                 self.has_ended(ticket, JobEnd::Cancelled);
             }
-            Effect::Stored { receipts, reply, room } => {
+            Effect::Stored { receipts, routes, reply, room } => {
+                self.stored(&receipts, &routes);
                 drop(room);
                 reply.give(Ok(receipts));
             }

@@ -93,7 +93,7 @@ impl QueueActor {
                 reply.give(Err(EnqueueError::Full(full)));
             });
         }
-        let mut receipts = Few::with_capacity(jobs.len());
+        let (mut receipts, mut routes) = (Few::with_capacity(jobs.len()), Few::<(Arc<Route>, u32)>::new());
         for NewJob { mut job, key, due, .. } in jobs {
             if let Some(holder) = key.as_ref().and_then(|key| self.writer.queue().holder(key, now.wall)) {
                 receipts.push(Receipt::existing(JobId::of(holder), self.writer.queue().last()));
@@ -112,10 +112,13 @@ impl QueueActor {
             if let Some(entry) = pending(self.writer.queue(), &self.skews, ticket) {
                 self.ways.learn(calling, entry.route);
                 self.schedule.insert(Entry { wake: wake.unwrap_or(entry.wake), ..entry });
-                self.effects.push(seq, Effect::Enqueued { ticket, route: entry.route.clone() });
+                match routes.last_mut() {
+                    Some((route, count)) if Arc::ptr_eq(route, entry.route) => *count += 1,
+                    _ => routes.push((entry.route.clone(), 1)),
+                }
             }
         }
-        self.effects.push(self.writer.queue().last(), Effect::Stored { receipts, reply, room: Some(room) });
+        self.effects.push(self.writer.queue().last(), Effect::Stored { receipts, routes, reply, room: Some(room) });
     }
 
     /// The bound that these jobs would break. Those whose key is taken store nothing: asking again is never refused.
