@@ -1,4 +1,4 @@
-//! The batch of a caller who is alone is written on the queue's own thread: two threads less wake up for it. Nothing else changes by it, and
+//! The batch of a caller who is alone is written on the queue's own thread: no other thread has to wake up for it. Nothing else changes by it, and
 //! a disk that takes its time is waited for as long as it would be elsewhere.
 
 use std::thread::ThreadId;

@@ -73,7 +73,7 @@ impl Pace {
     }
 
     /// Whether the batch is best written on this thread, which stands still meanwhile: it is of a caller who is alone, as those before it
-    /// were, and nothing else comes and goes. He waits for two threads less.
+    /// were, and nothing else comes and goes. He waits for two wake-ups less.
     pub(super) const fn is_lone(&self) -> bool {
         self.riders == 1 && !self.is_busy() && self.lone_batches >= LONE_BATCHES
     }
