@@ -49,6 +49,7 @@ impl Clock {
         if let Self::System(_) = self {
             let began = Instant::now();
             while !is_enough() && began.elapsed() < longest {
+                std::thread::yield_now();
                 tokio::task::yield_now().await;
             }
         }

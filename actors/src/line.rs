@@ -1,6 +1,7 @@
 //! Where the queue in office is reached. Handles keep the line, not the address: the queue behind it may be replaced.
 
 use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use actix::dev::ToEnvelope;
@@ -23,7 +24,14 @@ struct End {
 /// told when there is something: it takes all of them for the price of one message. Dropped when the line is cut and the queue is gone,
 /// they hear that their answers are lost.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<Vec<Enqueue>>>);
+pub(crate) struct Calls(Arc<List>);
+
+#[derive(Default)]
+struct List {
+    calls: Mutex<Vec<Enqueue>>,
+    /// How many there are, for one who does not want to wait for the lock.
+    count: AtomicUsize,
+}
 
 impl Line {
     /// The queue in office; none between two.
@@ -69,6 +77,7 @@ impl Calls {
     /// All of them, in the order in which they came.
     pub(crate) fn take(&self) -> Vec<Enqueue> {
         let mut calls = self.calls();
+        self.0.count.store(0, Ordering::Relaxed);
         // The next ones will be about as many.
         let next = Vec::with_capacity(calls.len());
         mem::replace(&mut *calls, next)
@@ -78,14 +87,20 @@ impl Calls {
     fn add(&self, call: Enqueue, tell: impl FnOnce()) {
         let mut calls = self.calls();
         calls.push(call);
-        let is_first = calls.len() == 1;
+        let count = calls.len();
+        self.0.count.store(count, Ordering::Relaxed);
         drop(calls);
-        if is_first {
+        if count == 1 {
             tell();
         }
     }
 
+    /// How many there are, or were a moment ago.
+    pub(crate) fn count(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
+    }
+
     fn calls(&self) -> MutexGuard<'_, Vec<Enqueue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

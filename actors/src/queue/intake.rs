@@ -208,6 +208,18 @@ impl QueueActor {
         reply.give(Err(why.into()));
     }
 
+    /// Takes all the calls that store jobs out of the list where they come in.
+    pub(super) fn take_calls(&mut self, ctx: &mut Context<Self>) {
+        for enqueue in self.links.calls.take() {
+            match self.stage.refusal() {
+                // Its caller has gone while it waited here.
+                _ if !enqueue.reply.is_wanted() => {}
+                Some(why) => self.refuse(enqueue.reply, enqueue.room, why),
+                None => self.call(Intake::Enqueue(enqueue), ctx),
+            }
+        }
+    }
+
     fn call(&mut self, call: Intake, ctx: &mut Context<Self>) {
         self.pace.called();
         self.intake.push_back(call);
@@ -219,13 +231,9 @@ impl Handler<Called> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, _: Called, ctx: &mut Context<Self>) {
-        for enqueue in self.links.calls.take() {
-            match self.stage.refusal() {
-                // Its caller has gone while it waited here.
-                _ if !enqueue.reply.is_wanted() => {}
-                Some(why) => self.refuse(enqueue.reply, enqueue.room, why),
-                None => self.call(Intake::Enqueue(enqueue), ctx),
-            }
+        // Else all of them are taken when the batch has waited for them, and only the first had to tell.
+        if !self.pace.is_gathering() {
+            self.take_calls(ctx);
         }
     }
 }

@@ -117,9 +117,11 @@ impl QueueActor {
         let awaited = Rc::new(Cell::new(answered));
         self.pace.awaited = Some(awaited.clone());
         let clock = self.clock.clone();
-        let wait = async move { clock.linger(longest, || awaited.get() == 0).await };
+        let calls = self.links.calls.clone();
+        let wait = async move { clock.linger(longest, || calls.count() >= awaited.get()).await };
         ctx.spawn(actix::fut::ActorFutureExt::map(wait.into_actor(self), |(), actor: &mut Self, ctx| {
             actor.pace.awaited = None;
+            actor.take_calls(ctx);
             actor.request_turn(ctx);
         }));
     }
