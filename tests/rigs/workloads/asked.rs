@@ -48,7 +48,7 @@ pub(crate) struct Asked {
     #[arg(long)]
     pub(crate) keep: bool,
     /// Threads of the producers' runtime.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
     /// Said by cargo.
     #[arg(long, hide = true)]
