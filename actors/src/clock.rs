@@ -10,6 +10,8 @@ use journeyman_core::bugs::{self, Bug};
 use journeyman_core::{Now, Span, Time};
 use tokio::sync::oneshot;
 
+use crate::threads;
+
 /// A clock and dice. Clones share both.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
@@ -49,7 +51,7 @@ impl Clock {
         if let Self::System(_) = self {
             let began = Instant::now();
             while !is_enough() && began.elapsed() < longest {
-                std::thread::yield_now();
+                threads::yield_processor();
                 tokio::task::yield_now().await;
             }
         }

@@ -70,3 +70,8 @@ where
     });
     told.await.ok()
 }
+
+/// Lets whoever else wants this thread's processor have it first.
+pub(crate) fn yield_processor() {
+    thread::yield_now();
+}
