@@ -9,8 +9,8 @@
 //! ```
 //!
 //! One process: the runner has its own threads, and the producers are tasks of a runtime of one thread beside it, as those of an actix
-//! program are (`--threads` makes them more). Jobs are of 100 bytes by a raw codec, and do nothing but note that they ran. All defaults of the runner stand, but for the bounds that ten million waiting jobs would reach, and the capacity.
-//! Where workers are not to run yet, the capacity is taken up by jobs that wait at a gate.
+//! program are (`--threads` makes them more). Jobs are of 100 bytes by a raw codec, and do nothing but note that they ran.
+//! All defaults of the runner stand, but for the bounds that ten million waiting jobs would reach, and the capacity. Where workers are not to run yet, the capacity is taken up by jobs that wait at a gate.
 //!
 //! A directory on a memory file system measures nothing: where the temporary directory is one, give `--dir`. Everything is in
 //! `DIR/jobs` and a few files beside it; without `--keep` they are removed at the start. It ends with status 1 when a count is
