@@ -232,7 +232,7 @@ impl Handler<Called> for QueueActor {
 
     fn handle(&mut self, _: Called, ctx: &mut Context<Self>) {
         // Else all of them are taken when the batch has waited for them, and only the first had to tell.
-        if !self.pace.is_gathering() {
+        if !self.pace.is_gathering_callers() {
             self.take_calls(ctx);
         }
     }

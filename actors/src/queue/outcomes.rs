@@ -128,6 +128,7 @@ impl Handler<Finished> for QueueActor {
                 self.take_units(units);
                 self.bring_back(ticket);
             }
+            self.pace.ended(attempt);
             // None that counts: settled before, or told of an attempt that runs on and will be told of again.
             self.outcomes.extend(ended.map(|ended| (ticket, attempt, ended)));
         }

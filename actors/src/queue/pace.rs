@@ -1,12 +1,14 @@
-//! How many calls one turn takes in, and when the batch sets out. Both are about callers who answer an answer with their next call:
-//! a batch that waits a moment for them carries all of them instead of half, and one that is bounded by them leaves
-//! room for the jobs that run. Why these rules: `docs/decisions/0009-pace.md`.
+//! How many calls one turn takes in, and when the batch sets out. Both are about callers who answer an answer with their next call, and
+//! about attempts that end as soon as they have begun: a batch that waits a moment for them carries all of them instead of half, and one
+//! that is bounded by callers leaves room for the jobs that run. Why these rules: `docs/decisions/0009-pace.md`.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use actix::fut::ActorFutureExt;
 use actix::{AsyncContext, Context, WrapFuture};
+use journeyman_core::Attempt;
 
 use super::QueueActor;
 use crate::clock::{Clock, Stopwatch};
@@ -21,24 +23,56 @@ pub(super) struct Pace {
     moves_attempts: bool,
     /// Batches in a row that moved none.
     quiet_batches: u32,
-    /// Callers who were answered just now and have not called again: the batch waits a moment for them.
-    awaited: Option<Rc<Cell<usize>>>,
+    gathering: Gathering,
+    begun: Begun,
     /// Since when the journal has a batch.
     underway: Option<Stopwatch>,
+    /// How long the last one was under way.
+    sync: Duration,
     /// Batches in a row that had one caller in them, moved no attempt, and were on disk soon.
     lone_batches: u32,
 }
 
+/// Whom the batch waits for before it sets out.
+enum Gathering {
+    Nobody,
+    /// So many who were answered just now and have not called again. Calls are taken when all of them are there.
+    Callers(Rc<Cell<usize>>),
+    /// Attempts that began just now. Meanwhile calls are taken in and ends are settled as they come.
+    Attempts,
+}
+
+/// The attempts that began last, all at once.
+#[derive(Default)]
+struct Begun {
+    /// The first of them, and since when.
+    first: Option<(Attempt, Stopwatch)>,
+    /// So many have not ended.
+    left: Rc<Cell<usize>>,
+    /// How long it took until the last of those before, or of these, had ended. None when they had not by the time of the next.
+    took: Option<Duration>,
+}
+
 impl Pace {
     /// For so many attempts at once.
-    pub(super) const fn new(capacity: u32) -> Self {
+    pub(super) fn new(capacity: u32) -> Self {
         let capacity = capacity as usize;
         let places = match capacity {
             ..LEAST_RIDERS => LEAST_RIDERS,
             CALLS.. => CALLS,
             _ => capacity,
         };
-        Self { places, riders: 0, moves_attempts: false, quiet_batches: 0, awaited: None, underway: None, lone_batches: 0 }
+        Self {
+            places,
+            riders: 0,
+            moves_attempts: false,
+            quiet_batches: 0,
+            gathering: Gathering::Nobody,
+            begun: Begun::default(),
+            underway: None,
+            sync: Duration::ZERO,
+            lone_batches: 0,
+        }
     }
 
     /// How many calls this turn may take in.
@@ -62,14 +96,53 @@ impl Pace {
 
     /// A call has come.
     pub(super) fn called(&self) {
-        if let Some(awaited) = &self.awaited {
+        if let Gathering::Callers(awaited) = &self.gathering {
             awaited.set(awaited.get().saturating_sub(1));
         }
     }
 
     /// Whether the batch is to wait.
     pub(super) const fn is_gathering(&self) -> bool {
-        self.awaited.is_some()
+        !matches!(self.gathering, Gathering::Nobody)
+    }
+
+    /// Whether calls are to wait until all of them are there.
+    pub(super) const fn is_gathering_callers(&self) -> bool {
+        matches!(self.gathering, Gathering::Callers(_))
+    }
+
+    /// So many attempts begin, this one first.
+    pub(super) fn begin(&mut self, first: Attempt, count: usize, clock: &Clock) {
+        if self.begun.left.replace(count) > 0 {
+            self.begun.took = None;
+        }
+        self.begun.first = Some((first, clock.stopwatch()));
+    }
+
+    /// One has ended.
+    pub(super) fn ended(&mut self, attempt: Attempt) {
+        if let Some((_, watch)) = self.begun.first.as_ref().filter(|(first, _)| *first <= attempt) {
+            let left = self.begun.left.get().saturating_sub(1);
+            self.begun.left.set(left);
+            if left == 0 {
+                self.begun.took = Some(watch.elapsed());
+            }
+        }
+    }
+
+    /// How much longer the batch is to wait for those that have begun: in all not longer than a sync takes, as they would wait for one more
+    /// if it went without them. Not at all when the last ones were not all over in that time.
+    fn patience(&self) -> Duration {
+        let longest = self.sync.clamp(LEAST_GATHERING, MOST_GATHERING);
+        match (&self.begun.first, self.begun.took) {
+            (Some((_, watch)), Some(took)) if took <= longest => longest.saturating_sub(watch.elapsed()),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether there are attempts to wait for. One by itself can wait for the next batch: it shares it with nobody.
+    fn has_quick_attempts(&self) -> bool {
+        self.begun.left.get() > 1 && !self.patience().is_zero()
     }
 
     /// Whether the batch is best written on this thread, which stands still meanwhile: it is of a caller who is alone, as those before it
@@ -88,7 +161,8 @@ impl Pace {
 
     /// The batch that had set out is on disk.
     pub(super) fn arrived(&mut self) {
-        if self.underway.as_ref().is_some_and(|underway| underway.elapsed() > SOON) {
+        self.sync = self.underway.as_ref().map_or(Duration::ZERO, Stopwatch::elapsed);
+        if self.sync > SOON {
             self.lone_batches = 0;
         }
     }
@@ -106,22 +180,27 @@ impl Pace {
 
 impl QueueActor {
     /// So many callers have their answers. Most of them have something more to ask, and come too late for a batch that sets out
-    /// now: they would be two cohorts for ever, each waiting for the syncs of both.
+    /// now: they would be two cohorts for ever, each waiting for the syncs of both. So would attempts that have begun now and end at once.
     pub(super) fn gather(&mut self, answered: usize, ctx: &mut Context<Self>) {
-        if answered < 2 || !self.intake.is_empty() || self.pace.is_gathering() {
+        let callers = if answered > 1 && self.intake.is_empty() { answered } else { 0 };
+        if self.pace.is_gathering() || (callers == 0 && !self.pace.has_quick_attempts()) {
             return;
         }
         // As long as it is little against what the callers wait for the disk anyway.
-        let sync = self.pace.underway.as_ref().map_or(Duration::ZERO, Stopwatch::elapsed);
-        let longest = (sync / 4).clamp(LEAST_GATHERING, MOST_GATHERING);
-        let awaited = Rc::new(Cell::new(answered));
-        self.pace.awaited = Some(awaited.clone());
-        let clock = self.clock.clone();
-        let calls = self.links.calls.clone();
-        let wait = async move { clock.linger(longest, || calls.count() >= awaited.get()).await };
-        ctx.spawn(actix::fut::ActorFutureExt::map(wait.into_actor(self), |(), actor: &mut Self, ctx| {
-            actor.pace.awaited = None;
+        let longest = (self.pace.sync / 4).clamp(LEAST_GATHERING, MOST_GATHERING);
+        let awaited = Rc::new(Cell::new(callers));
+        self.pace.gathering = Gathering::Callers(awaited.clone());
+        let (clock, calls) = (self.clock.clone(), self.links.calls.clone());
+        let for_callers = async move { clock.linger(longest, || calls.count() >= awaited.get()).await };
+        let for_all = for_callers.into_actor(self).then(|(), actor: &mut Self, ctx| {
+            actor.pace.gathering = Gathering::Attempts;
             actor.take_calls(ctx);
+            actor.request_turn(ctx);
+            let (clock, longest, left) = (actor.clock.clone(), actor.pace.patience(), actor.pace.begun.left.clone());
+            async move { clock.linger(longest, || left.get() == 0).await }.into_actor(actor)
+        });
+        ctx.spawn(for_all.map(|(), actor: &mut Self, ctx| {
+            actor.pace.gathering = Gathering::Nobody;
             actor.request_turn(ctx);
         }));
     }
@@ -130,7 +209,7 @@ impl QueueActor {
     pub(super) fn request_turn_later(&mut self, ctx: &mut Context<Self>) {
         if !self.turn_is_due {
             self.turn_is_due = true;
-            ctx.spawn(actix::fut::ActorFutureExt::map(tokio::task::yield_now().into_actor(self), |(), actor: &mut Self, ctx| {
+            ctx.spawn(tokio::task::yield_now().into_actor(self).map(|(), actor: &mut Self, ctx| {
                 actor.clock.stir();
                 actor.turn(ctx);
             }));
@@ -151,6 +230,75 @@ const QUIET_BATCHES: u32 = 3;
 const LONE_BATCHES: u32 = 3;
 /// No longer does the queue's thread stand still for the disk, by what the last batches took.
 const SOON: Duration = Duration::from_micros(400);
-/// How long a batch waits for those who were just answered: a quarter of the last sync, within these.
+/// How long a batch waits for those who were just answered, a quarter of the last sync, and for quick attempts, a whole one: within these.
 const LEAST_GATHERING: Duration = Duration::from_micros(50);
 const MOST_GATHERING: Duration = Duration::from_micros(500);
+
+#[cfg(test)]
+mod tests {
+    use journeyman_core::{Seq, Span, Time};
+
+    use super::*;
+    use crate::clock::VirtualClock;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// The batch is under way for `sync` milliseconds; then attempts begin.
+    fn release(pace: &mut Pace, clock: &VirtualClock, sync: u64, attempts: std::ops::Range<u64>) {
+        let its_clock = Clock::Virtual(clock.clone());
+        pace.set_out(&its_clock);
+        pass(clock, sync);
+        pace.arrived();
+        pace.begin(Attempt(Seq(attempts.start)), attempts.count(), &its_clock);
+    }
+
+    fn pass(clock: &VirtualClock, milliseconds: u64) {
+        clock.move_to(clock.now().steady + Span(milliseconds));
+    }
+
+    fn end(pace: &mut Pace, attempts: std::ops::Range<u64>) {
+        attempts.for_each(|seq| pace.ended(Attempt(Seq(seq))));
+    }
+
+    #[test]
+    fn a_batch_waits_for_attempts_when_those_before_them_were_quick() {
+        let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        release(&mut pace, &clock, 1, 10..20);
+        assert!(!pace.has_quick_attempts(), "nothing is known yet");
+        end(&mut pace, 10..20);
+        release(&mut pace, &clock, 1, 30..40);
+        assert!(pace.has_quick_attempts());
+        assert_eq!(pace.patience(), MOST_GATHERING.min(MILLISECOND));
+        end(&mut pace, 30..39);
+        assert!(!pace.patience().is_zero(), "one is left to wait for");
+        pass(&clock, 1);
+        assert!(pace.patience().is_zero(), "it took too long");
+        end(&mut pace, 39..40);
+        release(&mut pace, &clock, 1, 50..60);
+        assert!(!pace.has_quick_attempts(), "the last ones were slow");
+    }
+
+    #[test]
+    fn it_waits_for_none_when_one_before_them_still_runs() {
+        let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        release(&mut pace, &clock, 1, 10..20);
+        end(&mut pace, 10..20);
+        release(&mut pace, &clock, 1, 30..40);
+        end(&mut pace, 31..40);
+        release(&mut pace, &clock, 1, 50..60);
+        assert!(!pace.has_quick_attempts());
+        // Those that end now began before: they say nothing of these.
+        end(&mut pace, 20..50);
+        release(&mut pace, &clock, 1, 70..80);
+        assert!(!pace.has_quick_attempts());
+    }
+
+    #[test]
+    fn it_waits_for_no_attempt_that_is_alone() {
+        let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        release(&mut pace, &clock, 1, 10..11);
+        end(&mut pace, 10..11);
+        release(&mut pace, &clock, 1, 20..21);
+        assert!(!pace.has_quick_attempts());
+    }
+}

@@ -103,6 +103,9 @@ impl QueueActor {
         let names: Vec<_> = all.iter().map(|(ticket, attempt, _)| (*ticket, *attempt)).collect();
         // Unless another queue is in office, and decides what becomes of them.
         if self.ledger.begin(self.reign, all) {
+            if let Some((_, first)) = names.first() {
+                self.pace.begin(*first, names.len(), &self.clock);
+            }
             names.into_iter().for_each(|(ticket, attempt)| self.start(now, ticket, attempt));
         }
     }
