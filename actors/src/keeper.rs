@@ -222,20 +222,20 @@ impl<C: 'static> Keeper<C> {
         }
         let Threads { queue, journal, compactor, payloads } = std::mem::take(&mut self.threads);
         if let Some(journal) = journal
-            && !threads::stop(journal, &clock, clock.now().steady + patience).await
+            && !threads::stop(journal, clock.sleep(patience)).await
         {
             return Err("the thread of the old journal hangs in the disk".to_owned());
         }
         if let Some(compactor) = compactor {
             // Its step, when it takes long, ends when it can: no other compaction begins before.
-            threads::stop(compactor, &clock, clock.now().steady + grace).await;
+            threads::stop(compactor, clock.sleep(grace)).await;
         }
         if let Some(payloads) = payloads {
             // One that hangs in the disk does so in files that no other touches.
-            threads::stop(payloads, &clock, clock.now().steady + grace).await;
+            threads::stop(payloads, clock.sleep(grace)).await;
         }
         if let Some(queue) = queue
-            && !threads::stop(queue, &clock, clock.now().steady + grace).await
+            && !threads::stop(queue, clock.sleep(grace)).await
         {
             // It decides nothing any more, and finds out when it comes back.
             events::abandoned();
@@ -276,12 +276,12 @@ impl<C: 'static> Keeper<C> {
         let (until, patience) = (clock.now().steady + limits.interrupt_grace.into(), limits.append_timeout.into());
         let workers = self.workers.drain(..).filter_map(|worker| worker.thread);
         for thread in workers.chain(self.threads.queue.take()) {
-            threads::stop(thread, &clock, until).await;
+            threads::stop(thread, clock.sleep_until(until)).await;
         }
         let until = clock.now().steady + patience;
         let Threads { journal, compactor, payloads, .. } = std::mem::take(&mut self.threads);
         for thread in [journal, compactor, payloads].into_iter().flatten() {
-            threads::stop(thread, &clock, until).await;
+            threads::stop(thread, clock.sleep_until(until)).await;
         }
         if let Some(core) = core {
             self.take_away(&core.pen, until).await;

@@ -5,10 +5,7 @@ use std::future::Future;
 use std::thread::{self, JoinHandle};
 
 use actix_rt::{Arbiter, ArbiterHandle, System};
-use journeyman_core::Time;
 use tokio::sync::oneshot;
-
-use crate::clock::Clock;
 
 /// A thread with an actix system of its own.
 pub(crate) struct Host {
@@ -39,8 +36,8 @@ impl Host {
     }
 }
 
-/// Ends the thread of an arbiter and waits for it until then. Answers whether it has ended.
-pub(crate) async fn stop(arbiter: Arbiter, clock: &Clock, until: Time) -> bool {
+/// Ends the thread of an arbiter and waits for it, as long as `patience` lasts. Answers whether it has ended.
+pub(crate) async fn stop(arbiter: Arbiter, patience: impl Future<Output = ()>) -> bool {
     arbiter.stop();
     let (tell, ended) = oneshot::channel();
     let join = move || tell.send(arbiter.join().is_ok()).unwrap_or_default();
@@ -50,7 +47,7 @@ pub(crate) async fn stop(arbiter: Arbiter, clock: &Clock, until: Time) -> bool {
     }
     tokio::select! {
         _ = ended => true,
-        () = clock.sleep_until(until) => false,
+        () = patience => false,
     }
 }
 
