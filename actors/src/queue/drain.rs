@@ -146,6 +146,8 @@ impl Handler<Drain> for QueueActor {
         if !reply.is_wanted() {
             return;
         }
+        // What was called for before is taken before the door closes.
+        self.take_calls(ctx);
         let until = self.clock.now().steady + patience;
         match self.stage {
             // Dropped, the answer says that it was lost: the runner has failed.

@@ -1,5 +1,5 @@
-//! Calls that change something, in the order in which they came: each waits for room in the batch, or hears at once what is
-//! full.
+//! Calls that change something: each waits for room in the batch, or hears at once what is full. Those of one sort come in the order
+//! in which they were made; a cancellation may pass calls that store, whose answers nobody has yet.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -24,6 +24,8 @@ pub(super) struct Pace {
     /// Batches in a row that moved none.
     quiet_batches: u32,
     gathering: Gathering,
+    /// Whether it is worth it to wait twice as long for callers.
+    callers_are_near: bool,
     begun: Begun,
     /// Since when the journal has a batch.
     underway: Option<Stopwatch>,
@@ -36,7 +38,8 @@ pub(super) struct Pace {
 /// Whom the batch waits for before it sets out.
 enum Gathering {
     Nobody,
-    /// So many who were answered just now and have not called again. Calls are taken when all of them are there.
+    /// So many who were answered just now, less those whose calls have been taken since. Calls that store stay in their list until as many
+    /// are there, or until it has been long enough.
     Callers(Rc<Cell<usize>>),
     /// Attempts that began just now. Meanwhile calls are taken in and ends are settled as they come.
     Attempts,
@@ -47,10 +50,12 @@ enum Gathering {
 struct Begun {
     /// The first of them, and since when.
     first: Option<(Attempt, Stopwatch)>,
-    /// So many have not ended.
+    /// So many have not ended. Shared with who waits for them.
     left: Rc<Cell<usize>>,
-    /// How long it took until the last of those before, or of these, had ended. None when they had not by the time of the next.
-    took: Option<Duration>,
+    /// Times in a row that all of them were over soon.
+    quick: u32,
+    /// Waits in a row that were in vain.
+    in_vain: u32,
 }
 
 impl Pace {
@@ -68,6 +73,7 @@ impl Pace {
             moves_attempts: false,
             quiet_batches: 0,
             gathering: Gathering::Nobody,
+            callers_are_near: false,
             begun: Begun::default(),
             underway: None,
             sync: Duration::ZERO,
@@ -94,7 +100,7 @@ impl Pace {
         self.moves_attempts = true;
     }
 
-    /// A call has come.
+    /// A call has been taken.
     pub(super) fn called(&self) {
         if let Gathering::Callers(awaited) = &self.gathering {
             awaited.set(awaited.get().saturating_sub(1));
@@ -106,7 +112,7 @@ impl Pace {
         !matches!(self.gathering, Gathering::Nobody)
     }
 
-    /// Whether calls are to wait until all of them are there.
+    /// Whether calls are to stay where they come in.
     pub(super) const fn is_gathering_callers(&self) -> bool {
         matches!(self.gathering, Gathering::Callers(_))
     }
@@ -114,7 +120,7 @@ impl Pace {
     /// So many attempts begin, this one first.
     pub(super) fn begin(&mut self, first: Attempt, count: usize, clock: &Clock) {
         if self.begun.left.replace(count) > 0 {
-            self.begun.took = None;
+            self.begun.quick = 0;
         }
         self.begun.first = Some((first, clock.stopwatch()));
     }
@@ -125,24 +131,44 @@ impl Pace {
             let left = self.begun.left.get().saturating_sub(1);
             self.begun.left.set(left);
             if left == 0 {
-                self.begun.took = Some(watch.elapsed());
+                let is_soon = watch.elapsed() <= self.longest_for_attempts();
+                self.begun.quick = if is_soon { self.begun.quick.saturating_add(1) } else { 0 };
             }
         }
     }
 
-    /// How much longer the batch is to wait for those that have begun: in all not longer than a sync takes, as they would wait for one more
-    /// if it went without them. Not at all when the last ones were not all over in that time.
-    fn patience(&self) -> Duration {
-        let longest = self.sync.clamp(LEAST_GATHERING, MOST_GATHERING);
-        match (&self.begun.first, self.begun.took) {
-            (Some((_, watch)), Some(took)) if took <= longest => longest.saturating_sub(watch.elapsed()),
-            _ => Duration::ZERO,
-        }
+    /// Whether there are attempts to wait for: quick ones, as far as is known, and not few beside those who call. One by itself can wait for
+    /// the next batch, which it shares with nobody. Where some are quick and some are not, fewer and fewer batches wait.
+    fn has_quick_attempts(&self, answered: usize) -> bool {
+        let begun = self.begun.left.get();
+        self.begun.quick > self.begun.in_vain && begun > 1 && begun * FEW >= answered
     }
 
-    /// Whether there are attempts to wait for. One by itself can wait for the next batch: it shares it with nobody.
-    fn has_quick_attempts(&self) -> bool {
-        self.begun.left.get() > 1 && !self.patience().is_zero()
+    /// The batch has waited for attempts.
+    fn waited_for_attempts(&mut self) {
+        self.begun.in_vain = if self.begun.left.get() == 0 { 0 } else { self.begun.in_vain.saturating_add(1) };
+    }
+
+    /// A sync, as they would wait for one more if the batch went without them.
+    fn longest_for_attempts(&self) -> Duration {
+        self.sync.clamp(LEAST_GATHERING, MOST_GATHERING)
+    }
+
+    /// How much longer the batch is to wait for the attempts that have begun.
+    fn left_for_attempts(&self) -> Duration {
+        self.begun.first.as_ref().map_or(Duration::ZERO, |(_, watch)| self.longest_for_attempts().saturating_sub(watch.elapsed()))
+    }
+
+    /// A quarter of a sync is little against what callers wait for the disk anyway. Half of one when all of them will be there then, unless
+    /// there is more to do as it is than places to do it.
+    fn longest_for_callers(&self, has_backlog: bool) -> Duration {
+        let longest = (self.sync / 4).clamp(LEAST_GATHERING, MOST_GATHERING);
+        if self.callers_are_near && !has_backlog { longest * 2 } else { longest }
+    }
+
+    /// Of so many callers these are missing. Where half of them came, the others may in as much time again.
+    const fn came(&mut self, callers: usize, missing: usize) {
+        self.callers_are_near = if self.callers_are_near { missing == 0 } else { missing <= callers / 2 };
     }
 
     /// Whether the batch is best written on this thread, which stands still meanwhile: it is of a caller who is alone, as those before it
@@ -183,23 +209,33 @@ impl QueueActor {
     /// now: they would be two cohorts for ever, each waiting for the syncs of both. So would attempts that have begun now and end at once.
     pub(super) fn gather(&mut self, answered: usize, ctx: &mut Context<Self>) {
         let callers = if answered > 1 && self.intake.is_empty() { answered } else { 0 };
-        if self.pace.is_gathering() || (callers == 0 && !self.pace.has_quick_attempts()) {
+        let attempts = self.pace.has_quick_attempts(answered);
+        if self.pace.is_gathering() || (callers == 0 && !attempts) {
             return;
         }
-        // As long as it is little against what the callers wait for the disk anyway.
-        let longest = (self.pace.sync / 4).clamp(LEAST_GATHERING, MOST_GATHERING);
         let awaited = Rc::new(Cell::new(callers));
         self.pace.gathering = Gathering::Callers(awaited.clone());
+        let longest = self.pace.longest_for_callers(self.schedule.least().is_some());
         let (clock, calls) = (self.clock.clone(), self.links.calls.clone());
-        let for_callers = async move { clock.linger(longest, || calls.count() >= awaited.get()).await };
-        let for_all = for_callers.into_actor(self).then(|(), actor: &mut Self, ctx| {
+        let for_callers = async move {
+            let missing = || awaited.get().saturating_sub(calls.count());
+            clock.linger(longest, || missing() == 0).await;
+            missing()
+        };
+        let for_all = for_callers.into_actor(self).then(move |missing, actor: &mut Self, ctx| {
+            if callers > 0 {
+                actor.pace.came(callers, missing);
+            }
             actor.pace.gathering = Gathering::Attempts;
             actor.take_calls(ctx);
-            actor.request_turn(ctx);
-            let (clock, longest, left) = (actor.clock.clone(), actor.pace.patience(), actor.pace.begun.left.clone());
+            let longest = if attempts { actor.pace.left_for_attempts() } else { Duration::ZERO };
+            let (clock, left) = (actor.clock.clone(), actor.pace.begun.left.clone());
             async move { clock.linger(longest, || left.get() == 0).await }.into_actor(actor)
         });
-        ctx.spawn(for_all.map(|(), actor: &mut Self, ctx| {
+        ctx.spawn(for_all.map(move |(), actor: &mut Self, ctx| {
+            if attempts {
+                actor.pace.waited_for_attempts();
+            }
             actor.pace.gathering = Gathering::Nobody;
             actor.request_turn(ctx);
         }));
@@ -230,7 +266,9 @@ const QUIET_BATCHES: u32 = 3;
 const LONE_BATCHES: u32 = 3;
 /// No longer does the queue's thread stand still for the disk, by what the last batches took.
 const SOON: Duration = Duration::from_micros(400);
-/// How long a batch waits for those who were just answered, a quarter of the last sync, and for quick attempts, a whole one: within these.
+/// So many callers, answered, are worth waiting for one attempt: it holds back whatever they ask for next.
+const FEW: usize = 4;
+/// Between these a batch waits for callers, or for attempts; for callers who are near up to twice as long.
 const LEAST_GATHERING: Duration = Duration::from_micros(50);
 const MOST_GATHERING: Duration = Duration::from_micros(500);
 
@@ -260,45 +298,84 @@ mod tests {
         attempts.for_each(|seq| pace.ended(Attempt(Seq(seq))));
     }
 
+    /// So many batches whose attempts end at once. Answers the number after their last.
+    fn quick(pace: &mut Pace, clock: &VirtualClock, from: u64, batches: u64) -> u64 {
+        for n in 0..batches {
+            let first = from + 10 * n;
+            release(pace, clock, 1, first..first + 10);
+            end(pace, first..first + 10);
+        }
+        from + 10 * batches
+    }
+
     #[test]
     fn a_batch_waits_for_attempts_when_those_before_them_were_quick() {
         let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        release(&mut pace, &clock, 1, 0..10);
+        assert!(!pace.has_quick_attempts(0), "nothing is known yet");
+        end(&mut pace, 0..10);
         release(&mut pace, &clock, 1, 10..20);
-        assert!(!pace.has_quick_attempts(), "nothing is known yet");
-        end(&mut pace, 10..20);
-        release(&mut pace, &clock, 1, 30..40);
-        assert!(pace.has_quick_attempts());
-        assert_eq!(pace.patience(), MOST_GATHERING.min(MILLISECOND));
-        end(&mut pace, 30..39);
-        assert!(!pace.patience().is_zero(), "one is left to wait for");
+        assert!(pace.has_quick_attempts(40) && !pace.has_quick_attempts(41), "they are few beside so many callers");
+        assert_eq!(pace.left_for_attempts(), MOST_GATHERING);
+        end(&mut pace, 10..19);
+        assert_eq!(pace.left_for_attempts(), MOST_GATHERING, "one is left to wait for");
         pass(&clock, 1);
-        assert!(pace.patience().is_zero(), "it took too long");
-        end(&mut pace, 39..40);
-        release(&mut pace, &clock, 1, 50..60);
-        assert!(!pace.has_quick_attempts(), "the last ones were slow");
+        assert_eq!(pace.left_for_attempts(), Duration::ZERO, "it took too long");
+        end(&mut pace, 19..20);
+        release(&mut pace, &clock, 1, 20..30);
+        assert!(!pace.has_quick_attempts(0), "the last ones were slow");
     }
 
     #[test]
     fn it_waits_for_none_when_one_before_them_still_runs() {
         let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        quick(&mut pace, &clock, 0, 1);
         release(&mut pace, &clock, 1, 10..20);
-        end(&mut pace, 10..20);
-        release(&mut pace, &clock, 1, 30..40);
-        end(&mut pace, 31..40);
-        release(&mut pace, &clock, 1, 50..60);
-        assert!(!pace.has_quick_attempts());
+        end(&mut pace, 11..20);
+        release(&mut pace, &clock, 1, 20..30);
+        assert!(!pace.has_quick_attempts(0));
         // Those that end now began before: they say nothing of these.
-        end(&mut pace, 20..50);
-        release(&mut pace, &clock, 1, 70..80);
-        assert!(!pace.has_quick_attempts());
+        end(&mut pace, 0..20);
+        assert_eq!(pace.begun.left.get(), 10);
+    }
+
+    #[test]
+    fn the_more_waits_are_in_vain_the_fewer_there_are() {
+        let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        let mut next = 0;
+        for waits_in_vain in 0..5 {
+            next = quick(&mut pace, &clock, next, waits_in_vain);
+            release(&mut pace, &clock, 1, next..next + 10);
+            assert!(!pace.has_quick_attempts(0), "{waits_in_vain} were, and as many quick ones were not enough");
+            end(&mut pace, next..next + 10);
+            release(&mut pace, &clock, 1, next + 10..next + 20);
+            assert!(pace.has_quick_attempts(0));
+            pace.waited_for_attempts();
+            next += 20;
+        }
+        next = quick(&mut pace, &clock, next, 6);
+        pace.waited_for_attempts();
+        release(&mut pace, &clock, 1, next..next + 10);
+        assert!(pace.has_quick_attempts(0), "one that was not in vain makes up for all");
     }
 
     #[test]
     fn it_waits_for_no_attempt_that_is_alone() {
         let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
-        release(&mut pace, &clock, 1, 10..11);
-        end(&mut pace, 10..11);
-        release(&mut pace, &clock, 1, 20..21);
-        assert!(!pace.has_quick_attempts());
+        quick(&mut pace, &clock, 0, 3);
+        release(&mut pace, &clock, 1, 30..31);
+        assert!(!pace.has_quick_attempts(0));
+    }
+
+    #[test]
+    fn it_waits_twice_as_long_for_callers_who_will_be_there_then() {
+        let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        release(&mut pace, &clock, 1, 0..1);
+        let once = MILLISECOND / 4;
+        for (missing, longest) in [(33, once), (32, 2 * once), (0, 2 * once), (1, once), (0, 2 * once)] {
+            pace.came(64, missing);
+            assert_eq!(pace.longest_for_callers(false), longest, "{missing} are missing");
+            assert_eq!(pace.longest_for_callers(true), once);
+        }
     }
 }

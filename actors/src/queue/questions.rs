@@ -146,6 +146,8 @@ impl Handler<UntilIdle> for QueueActor {
         if let Some(why) = self.stage.silence() {
             return self.refuse(reply, room, why);
         }
+        // What was called for before is no idleness.
+        self.take_calls(ctx);
         self.waiting_for_idle.push(WaitingForIdle { until: self.clock.now().steady + patience, reply, _room: room });
         self.request_turn(ctx);
     }

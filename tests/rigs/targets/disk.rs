@@ -1,5 +1,5 @@
-//! The disks that the targets are measured on: one that takes a millisecond for each sync and does nothing else, and probes of the real
-//! one, by which rates are divided.
+//! The disks that the targets are measured on: one that does nothing but take a millisecond for each sync, the last fifth of it awake, and
+//! probes of the real one, by which rates are divided.
 
 use std::fs::{File, OpenOptions};
 use std::io;
