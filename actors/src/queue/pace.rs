@@ -39,7 +39,7 @@ pub(super) struct Pace {
 enum Gathering {
     Nobody,
     /// So many who were answered just now, less those whose calls have been taken since. Calls that store stay in their list until as many
-    /// are there, or until it has been long enough.
+    /// are there, until it has been long enough, or until somebody asks what there is.
     Callers(Rc<Cell<usize>>),
     /// Attempts that began just now. Meanwhile calls are taken in and ends are settled as they come.
     Attempts,
@@ -141,7 +141,8 @@ impl Pace {
     /// the next batch, which it shares with nobody. Where some are quick and some are not, fewer and fewer batches wait.
     fn has_quick_attempts(&self, answered: usize) -> bool {
         let begun = self.begun.left.get();
-        self.begun.quick > self.begun.in_vain && begun > 1 && begun * FEW >= answered
+        let are_quick = self.begun.quick > self.begun.in_vain && !self.left_for_attempts().is_zero();
+        are_quick && begun > 1 && begun * FEW >= answered
     }
 
     /// The batch has waited for attempts.
@@ -160,7 +161,7 @@ impl Pace {
     }
 
     /// A quarter of a sync is little against what callers wait for the disk anyway. Half of one when all of them will be there then, unless
-    /// there is more to do as it is than places to do it.
+    /// jobs wait for a slot already.
     fn longest_for_callers(&self, has_backlog: bool) -> Duration {
         let longest = (self.sync / 4).clamp(LEAST_GATHERING, MOST_GATHERING);
         if self.callers_are_near && !has_backlog { longest * 2 } else { longest }
@@ -215,7 +216,8 @@ impl QueueActor {
         }
         let awaited = Rc::new(Cell::new(callers));
         self.pace.gathering = Gathering::Callers(awaited.clone());
-        let longest = self.pace.longest_for_callers(self.schedule.least().is_some());
+        let has_backlog = self.schedule.least().is_some();
+        let longest = self.pace.longest_for_callers(has_backlog);
         let (clock, calls) = (self.clock.clone(), self.links.calls.clone());
         let for_callers = async move {
             let missing = || awaited.get().saturating_sub(calls.count());
@@ -223,17 +225,21 @@ impl QueueActor {
             missing()
         };
         let for_all = for_callers.into_actor(self).then(move |missing, actor: &mut Self, ctx| {
-            if callers > 0 {
+            if callers > 0 && !has_backlog {
                 actor.pace.came(callers, missing);
             }
             actor.pace.gathering = Gathering::Attempts;
             actor.take_calls(ctx);
             let longest = if attempts { actor.pace.left_for_attempts() } else { Duration::ZERO };
             let (clock, left) = (actor.clock.clone(), actor.pace.begun.left.clone());
-            async move { clock.linger(longest, || left.get() == 0).await }.into_actor(actor)
+            let for_attempts = async move {
+                clock.linger(longest, || left.get() == 0).await;
+                !longest.is_zero()
+            };
+            for_attempts.into_actor(actor)
         });
-        ctx.spawn(for_all.map(move |(), actor: &mut Self, ctx| {
-            if attempts {
+        ctx.spawn(for_all.map(|has_waited, actor: &mut Self, ctx| {
+            if has_waited {
                 actor.pace.waited_for_attempts();
             }
             actor.pace.gathering = Gathering::Nobody;
@@ -266,7 +272,7 @@ const QUIET_BATCHES: u32 = 3;
 const LONE_BATCHES: u32 = 3;
 /// No longer does the queue's thread stand still for the disk, by what the last batches took.
 const SOON: Duration = Duration::from_micros(400);
-/// So many callers, answered, are worth waiting for one attempt: it holds back whatever they ask for next.
+/// One attempt is worth holding back so many callers who were answered, and no more.
 const FEW: usize = 4;
 /// Between these a batch waits for callers, or for attempts; for callers who are near up to twice as long.
 const LEAST_GATHERING: Duration = Duration::from_micros(50);
@@ -353,10 +359,20 @@ mod tests {
             pace.waited_for_attempts();
             next += 20;
         }
-        next = quick(&mut pace, &clock, next, 6);
+        next = quick(&mut pace, &clock, next, 1);
         pace.waited_for_attempts();
         release(&mut pace, &clock, 1, next..next + 10);
         assert!(pace.has_quick_attempts(0), "one that was not in vain makes up for all");
+    }
+
+    #[test]
+    fn it_waits_no_more_for_those_that_turned_out_slow() {
+        let (mut pace, clock) = (Pace::new(64), VirtualClock::new(Time(0), 1));
+        quick(&mut pace, &clock, 0, 5);
+        release(&mut pace, &clock, 1, 50..60);
+        assert!(pace.has_quick_attempts(0));
+        pass(&clock, 1);
+        assert!(!pace.has_quick_attempts(0), "whatever is written meanwhile, and it is no wait in vain");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) fn latency() -> Vec<Line> {
         }
         pairs
     });
-    assert_eq!(pairs.len(), PAIRS, "so many compactions come and go in {LONGEST:?}");
+    assert_eq!(pairs.len(), PAIRS, "fewer compactions came and went in {LONGEST:?}");
     let ratio = |percent| median(pairs.iter().map(|(quiet, busy)| at(busy, percent) / at(quiet, percent)).collect());
     vec![
         Line { target: "p50 of enqueue during a compaction / before", figure: ratio(50), unit: "x", bound: Bound::AtMost(1.3, 1.1) },

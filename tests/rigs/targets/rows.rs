@@ -139,7 +139,8 @@ pub(crate) fn against_strict() -> Vec<Line> {
     ]
 }
 
-/// What else runs on the machine takes caches away and makes a job dearer: of several slices the least counts.
+/// What else runs on the machine takes caches away, which makes a job dearer (or keeps threads awake, which makes it cheaper): of several
+/// slices the least counts.
 pub(crate) fn cpu_per_job() -> Vec<Line> {
     // Long enough that compactions come as often as they do in the long run.
     let microseconds = |_| {
