@@ -1,6 +1,7 @@
 //! What time it is, and chance: the only "now" and the only dice. The system's clock runs by itself; a virtual one moves
 //! only when told, and then wakes who waits.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,12 +47,13 @@ impl Clock {
         self.stopwatch().reaches(span)
     }
 
-    /// Lets others go on until it is enough for the caller, for at most so long of real time. On a virtual clock, nothing is waited for.
-    pub(crate) async fn linger(&self, longest: Duration, is_enough: impl Fn() -> bool) {
+    /// Lets others go on until it is enough for the caller, for at most so long of real time (longer where somebody abuses the courtesy). On
+    /// a virtual clock, nothing is waited for.
+    pub(crate) async fn linger(&self, longest: Duration, courtesy: &Courtesy, is_enough: impl Fn() -> bool) {
         if let Self::System(_) = self {
             let began = Instant::now();
             while !is_enough() && began.elapsed() < longest {
-                threads::yield_processor();
+                courtesy.show();
                 tokio::task::yield_now().await;
             }
         }
@@ -83,6 +85,39 @@ impl Clock {
         }
     }
 }
+
+/// Lets whoever else wants this thread's processor have it. Those who call have it for a moment. But whoever computes, in this program or in
+/// another one, keeps it for milliseconds, as long as the system hands it out at once: then it is offered to nobody for a while, so that
+/// little of all time is lost to them.
+#[derive(Default)]
+pub(crate) struct Courtesy {
+    not_before: Cell<Option<Instant>>,
+}
+
+impl Courtesy {
+    fn show(&self) {
+        let now = Instant::now();
+        if self.is_due(now) {
+            threads::yield_processor();
+            self.took(now, now.elapsed());
+        }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.not_before.get().is_none_or(|at| at <= now)
+    }
+
+    fn took(&self, began: Instant, taken: Duration) {
+        if taken >= KEPT {
+            self.not_before.set(began.checked_add(taken * LOST_AT_MOST));
+        }
+    }
+}
+
+/// Nobody who only calls keeps a processor for so long.
+const KEPT: Duration = Duration::from_millis(2);
+/// One part in so many of all time is lost to those who keep it.
+const LOST_AT_MOST: u32 = 32;
 
 /// Runs from the moment it is made.
 pub(crate) enum Stopwatch {
@@ -221,5 +256,20 @@ impl VirtualState {
     fn move_to(&mut self, at: Time) {
         let step = at.since(self.now.steady);
         self.now = Now { wall: self.now.wall + step, steady: self.now.steady + step };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_keeps_the_processor_is_not_offered_it_for_a_while() {
+        let (courtesy, began, millisecond) = (Courtesy::default(), Instant::now(), Duration::from_millis(1));
+        courtesy.took(began, KEPT - Duration::from_nanos(1));
+        assert!(courtesy.is_due(began), "a caller had it");
+        courtesy.took(began, 3 * millisecond);
+        assert!(!courtesy.is_due(began + 3 * millisecond) && !courtesy.is_due(began + 95 * millisecond));
+        assert!(courtesy.is_due(began + 96 * millisecond), "a part in 32 is lost");
     }
 }

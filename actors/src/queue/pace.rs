@@ -11,7 +11,7 @@ use actix::{AsyncContext, Context, WrapFuture};
 use journeyman_core::Attempt;
 
 use super::QueueActor;
-use crate::clock::{Clock, Stopwatch};
+use crate::clock::{Clock, Courtesy, Stopwatch};
 
 /// What the queue knows of those who call and of what its last batches carried.
 pub(super) struct Pace {
@@ -27,6 +27,7 @@ pub(super) struct Pace {
     /// Whether it is worth it to wait twice as long for callers.
     callers_are_near: bool,
     begun: Begun,
+    courtesy: Rc<Courtesy>,
     /// Since when the journal has a batch.
     underway: Option<Stopwatch>,
     /// How long the last one was under way.
@@ -75,6 +76,7 @@ impl Pace {
             gathering: Gathering::Nobody,
             callers_are_near: false,
             begun: Begun::default(),
+            courtesy: Rc::default(),
             underway: None,
             sync: Duration::ZERO,
             lone_batches: 0,
@@ -218,10 +220,10 @@ impl QueueActor {
         self.pace.gathering = Gathering::Callers(awaited.clone());
         let has_backlog = self.schedule.least().is_some();
         let longest = self.pace.longest_for_callers(has_backlog);
-        let (clock, calls) = (self.clock.clone(), self.links.calls.clone());
+        let (clock, courtesy, calls) = (self.clock.clone(), self.pace.courtesy.clone(), self.links.calls.clone());
         let for_callers = async move {
             let missing = || awaited.get().saturating_sub(calls.count());
-            clock.linger(longest, || missing() == 0).await;
+            clock.linger(longest, &courtesy, || missing() == 0).await;
             missing()
         };
         let for_all = for_callers.into_actor(self).then(move |missing, actor: &mut Self, ctx| {
@@ -231,9 +233,9 @@ impl QueueActor {
             actor.pace.gathering = Gathering::Attempts;
             actor.take_calls(ctx);
             let longest = if attempts { actor.pace.left_for_attempts() } else { Duration::ZERO };
-            let (clock, left) = (actor.clock.clone(), actor.pace.begun.left.clone());
+            let (clock, courtesy, left) = (actor.clock.clone(), actor.pace.courtesy.clone(), actor.pace.begun.left.clone());
             let for_attempts = async move {
-                clock.linger(longest, || left.get() == 0).await;
+                clock.linger(longest, &courtesy, || left.get() == 0).await;
                 !longest.is_zero()
             };
             for_attempts.into_actor(actor)
