@@ -11,7 +11,7 @@ use journeyman_core::store::{FoldError, OpenError};
 use journeyman_core::{Attempt, Cause, End, Epoch, Fault, Key, Op, Options, Packed, Queue, Record, Seq, Span, Ticket, Time, record};
 use quickcheck::{Arbitrary, Gen};
 
-use crate::support::{Act, Edgy, Pick, SALT, WIDE, batch, holds, job, key_of, open, segment};
+use crate::support::{Act, Edgy, Pick, SALT, WIDE, batch, history, holds, job, key_of, open, replay, segment};
 
 const CASES: u64 = 300;
 
@@ -364,24 +364,6 @@ fn every_step(acts: &[Act], mut law: impl FnMut(Step<'_>)) {
         queue.check();
         law(Step { before: &before, record: &record, now, answer, after: &queue });
     }
-}
-
-/// The records that the acts leave: those that were not refused.
-fn history(acts: &[Act]) -> Vec<(Time, Record)> {
-    let mut records = Vec::new();
-    every_step(acts, |step| {
-        if step.answer.is_ok() {
-            records.push((step.now, step.record.clone()));
-        }
-    });
-    records
-}
-
-fn replay(mut queue: Queue, history: &[(Time, Record)]) -> Queue {
-    for (now, record) in history {
-        queue.step(queue.last().next(), *now, record).expect("a record of a sound history fits");
-    }
-    queue
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,18 +102,13 @@ impl Recovery {
         let mut files = segments.files.into_iter().peekable();
         while let Some(file) = files.next() {
             let successor = files.peek().and_then(|next| next.header.previous);
-            let name = file.name.clone();
-            let failed_to_read = |source| RecoverError::Io { file: name.clone(), source };
             // Piece by piece, in the same room again and again. Where a file ends of which nothing follows, only the whole of it tells.
-            let bytes = if successor.is_some() { disk.read_at(&name, 0, PIECE) } else { disk.read(&name) }.map_err(failed_to_read)?;
+            let bytes = if successor.is_some() { disk.read_at(&file.name, 0, PIECE) } else { disk.read(&file.name) };
+            let bytes = bytes.map_err(|source| RecoverError::Io { file: file.name.clone(), source })?;
             let is_whole = successor.is_none() || bytes.len() < PIECE;
             let mut inside = walk.enter(file, successor, bytes, is_whole)?;
             loop {
-                while let Some((offset, left)) = inside.wants() {
-                    let ask = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-                    let more = disk.read_at(&name, offset, ask).map_err(failed_to_read)?;
-                    inside.feed(&more, more.len() < ask || more.len() as u64 == left);
-                }
+                while inside.read_on(&*disk, PIECE)?.is_some() {}
                 let Some(batch) = walk.next(&mut inside)? else { break };
                 fold(batch).map_err(|source| failed(&inside, source))?;
             }

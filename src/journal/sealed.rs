@@ -76,15 +76,15 @@ impl Sealed {
             Stage::Between => {
                 let Some((file, proved)) = self.files.next() else { return Ok(None) };
                 // A header that was whole when the segments were found; from there on piece by piece.
-                let head = self.read_at(&file.name, 0, segment::HEADER)?;
+                let head = self.disk.read_at(&file.name, 0, segment::HEADER);
+                let head = head.map_err(|source| RecoverError::Io { file: file.name.clone(), source })?;
                 self.stage = Stage::Inside(self.walk.enter(file, Some(proved), head, false)?);
                 Ok(Some(0))
             }
             Stage::Inside(mut inside) => {
                 let (mut folded, mut done) = (0, 0);
                 while folded < records && done < bytes {
-                    if let Some((offset, left)) = inside.wants() {
-                        let got = self.read(&mut inside, offset, left, bytes)?;
+                    if let Some(got) = inside.read_on(&*self.disk, bytes)? {
                         self.stage = Stage::Inside(inside);
                         return Ok(Some(got));
                     }
@@ -101,18 +101,6 @@ impl Sealed {
             }
             Stage::Over => Ok(None),
         }
-    }
-
-    /// Reads at most about `bytes` of the `left` ones from `offset` on.
-    fn read<E>(&self, inside: &mut Inside, offset: u64, left: u64, bytes: usize) -> Result<u64, RecoverError<E>> {
-        let ask = usize::try_from(left).unwrap_or(usize::MAX).min(bytes);
-        let more = self.read_at(&inside.place().0, offset, ask)?;
-        inside.feed(&more, more.len() < ask || more.len() as u64 == left);
-        Ok(more.len() as u64)
-    }
-
-    fn read_at<E>(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, RecoverError<E>> {
-        self.disk.read_at(name, offset, length).map_err(|source| RecoverError::Io { file: name.to_owned(), source })
     }
 
     /// Where the last of them ends. Its epoch is known once all of them are read.

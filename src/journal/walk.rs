@@ -178,8 +178,18 @@ impl Inside {
         Some(batch)
     }
 
+    /// Reads at most `most` bytes more, unless the next frame is here or nothing follows. Answers how many those were.
+    pub(super) fn read_on<E>(&mut self, disk: &dyn Disk, most: usize) -> Result<Option<u64>, RecoverError<E>> {
+        let Some((offset, left)) = self.wants() else { return Ok(None) };
+        let ask = usize::try_from(left).unwrap_or(usize::MAX).min(most);
+        let more = disk.read_at(&self.file.name, offset, ask);
+        let more = more.map_err(|source| RecoverError::Io { file: self.file.name.clone(), source })?;
+        self.feed(&more, more.len() < ask || more.len() as u64 == left);
+        Ok(Some(more.len() as u64))
+    }
+
     /// Where to read on, and how much of the file is left, when the next frame is not whole yet.
-    pub(super) fn wants(&self) -> Option<(u64, u64)> {
+    fn wants(&self) -> Option<(u64, u64)> {
         let behind = self.base + self.bytes.len();
         let unread = behind.saturating_sub(self.at);
         let is_there = unread >= frame::HEADER
@@ -190,7 +200,7 @@ impl Inside {
 
     /// Goes on with `more` behind what was read; what is behind the last frame read is let go. A file that ends too early is judged
     /// by its frames.
-    pub(super) fn feed(&mut self, more: &[u8], is_whole: bool) {
+    fn feed(&mut self, more: &[u8], is_whole: bool) {
         let done = (self.at - self.base).min(self.bytes.len());
         self.bytes.drain(..done);
         self.base += done;
@@ -213,7 +223,7 @@ impl Walk {
         Self { tail: Tail { last, epoch, proved: boundary.proved(), unproved: None, next }, torn, bytes: 0, spare: Vec::new() }
     }
 
-    /// Begins with a segment, of which these are the first bytes: all of it, or to be followed by what it [wants](Inside::wants).
+    /// Begins with a segment, of which these are the first bytes: all of it, or to be [read on](Inside::read_on).
     pub(super) fn enter<E>(
         &mut self,
         file: File,

@@ -13,7 +13,7 @@ use journeyman_core::{Epoch, Op, Options, Packed, Queue, Record, Time};
 
 use super::kit::{Kind, LIMITS, Life, Place, Rig, has_sled, kinds, run, run_to};
 use crate::support::disks::Failing;
-use crate::support::{Act, holds, image, job};
+use crate::support::{Act, history, holds, image, job, replay};
 
 #[test]
 fn a_snapshot_at_any_seq_with_the_rest_behind_it_is_the_whole_replay() {
@@ -366,27 +366,3 @@ pub(crate) fn sum_up(bytes: &mut [u8]) {
 
 pub(crate) const META: usize = 128;
 pub(crate) const CHUNK: usize = 16;
-
-/// The records that the acts leave: those that were not refused.
-fn history(acts: &[Act]) -> Vec<(Time, Record)> {
-    let mut records = Vec::new();
-    let mut queue = Queue::default();
-    let mut now = Time(0);
-    for act in acts {
-        if let Act::Clock(time) = act {
-            now = *time;
-        }
-        let Some(record) = act.record(&queue, now) else { continue };
-        if queue.step(queue.last().next(), now, &record).is_ok() {
-            records.push((now, record));
-        }
-    }
-    records
-}
-
-fn replay(mut queue: Queue, history: &[(Time, Record)]) -> Queue {
-    for (now, record) in history {
-        queue.step(queue.last().next(), *now, record).expect("a record of a sound history fits");
-    }
-    queue
-}

@@ -247,6 +247,30 @@ impl Arbitrary for Act {
     }
 }
 
+/// The records that the acts leave: those that were not refused.
+pub(crate) fn history(acts: &[Act]) -> Vec<(Time, Record)> {
+    let mut records = Vec::new();
+    let mut queue = Queue::default();
+    let mut now = Time(0);
+    for act in acts {
+        if let Act::Clock(time) = act {
+            now = *time;
+        }
+        let Some(record) = act.record(&queue, now) else { continue };
+        if queue.step(queue.last().next(), now, &record).is_ok() {
+            records.push((now, record));
+        }
+    }
+    records
+}
+
+pub(crate) fn replay(mut queue: Queue, history: &[(Time, Record)]) -> Queue {
+    for (now, record) in history {
+        queue.step(queue.last().next(), *now, record).expect("a record of a sound history fits");
+    }
+    queue
+}
+
 impl Arbitrary for Pick {
     fn arbitrary(g: &mut Gen) -> Self {
         let n = u8::arbitrary(g);
