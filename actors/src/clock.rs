@@ -109,7 +109,7 @@ impl Courtesy {
 
     fn took(&self, began: Instant, taken: Duration) {
         if taken >= KEPT {
-            self.not_before.set(began.checked_add(taken * LOST_AT_MOST));
+            self.not_before.set(began.checked_add(taken.saturating_mul(LOST_AT_MOST).min(LONGEST_PAUSE)));
         }
     }
 }
@@ -118,6 +118,8 @@ impl Courtesy {
 const KEPT: Duration = Duration::from_millis(2);
 /// One part in so many of all time is lost to those who keep it.
 const LOST_AT_MOST: u32 = 32;
+/// A process that was stopped in the meantime is no reason to be discourteous for hours.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs from the moment it is made.
 pub(crate) enum Stopwatch {
@@ -271,5 +273,7 @@ mod tests {
         courtesy.took(began, 3 * millisecond);
         assert!(!courtesy.is_due(began + 3 * millisecond) && !courtesy.is_due(began + 95 * millisecond));
         assert!(courtesy.is_due(began + 96 * millisecond), "a part in 32 is lost");
+        courtesy.took(began, Duration::MAX);
+        assert!(!courtesy.is_due(began + 999 * millisecond) && courtesy.is_due(began + 1000 * millisecond));
     }
 }
