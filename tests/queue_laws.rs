@@ -11,7 +11,7 @@ use journeyman_core::store::{FoldError, OpenError};
 use journeyman_core::{Attempt, Cause, End, Epoch, Fault, Key, Op, Options, Packed, Queue, Record, Seq, Span, Ticket, Time, record};
 use quickcheck::{Arbitrary, Gen};
 
-use crate::support::{Act, Edgy, Pick, SALT, WIDE, batch, history, holds, job, key_of, open, replay, segment};
+use crate::support::{Act, Edgy, Pick, SALT, Step, WIDE, batch, every_step, history, holds, job, key_of, open, replay, segment};
 
 const CASES: u64 = 300;
 
@@ -339,31 +339,6 @@ fn fold_error(count: u32, records: &[&Record], rest: &[u8]) -> FoldError {
 /// The name of a variant, from how it is shown.
 fn variant_of(shown: &str) -> String {
     shown.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_owned()
-}
-
-/// One step as a law sees it.
-struct Step<'a> {
-    before: &'a Queue,
-    record: &'a Record,
-    now: Time,
-    answer: Result<Change, Misfit>,
-    after: &'a Queue,
-}
-
-/// Lets the acts happen to an empty queue and shows every step to `law`; the counters and indexes are checked at each.
-fn every_step(acts: &[Act], mut law: impl FnMut(Step<'_>)) {
-    let mut queue = Queue::default();
-    let mut now = Time(0);
-    for act in acts {
-        if let Act::Clock(time) = act {
-            now = *time;
-        }
-        let Some(record) = act.record(&queue, now) else { continue };
-        let before = queue.clone();
-        let answer = queue.step(queue.last().next(), now, &record);
-        queue.check();
-        law(Step { before: &before, record: &record, now, answer, after: &queue });
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

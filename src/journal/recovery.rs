@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::frame::Batch;
 use super::sealed::removable;
-use super::walk::{Boundary, Inside, Segments, Tail, Walk};
+use super::walk::{Boundary, Inside, Segments, Tail, Walk, unreadable};
 use super::{Journal, JournalLimits, Salt, segment};
 use crate::disk::Disk;
 use crate::ids::Seq;
@@ -104,7 +104,7 @@ impl Recovery {
             let successor = files.peek().and_then(|next| next.header.previous);
             // Piece by piece, in the same room again and again. Where a file ends of which nothing follows, only the whole of it tells.
             let bytes = if successor.is_some() { disk.read_at(&file.name, 0, PIECE) } else { disk.read(&file.name) };
-            let bytes = bytes.map_err(|source| RecoverError::Io { file: file.name.clone(), source })?;
+            let bytes = bytes.map_err(unreadable(&file.name))?;
             let is_whole = successor.is_none() || bytes.len() < PIECE;
             let mut inside = walk.enter(file, successor, bytes, is_whole)?;
             loop {

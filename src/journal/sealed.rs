@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::frame::Batch;
 use super::recovery::{RecoverError, failed};
 use super::segment::{self, Header, Proved, Start};
-use super::walk::{Boundary, File, Inside, Segments, Walk, numbered};
+use super::walk::{Boundary, File, Inside, Segments, Walk, numbered, unreadable};
 use crate::disk::Disk;
 
 /// The sealed segments behind a boundary.
@@ -76,8 +76,7 @@ impl Sealed {
             Stage::Between => {
                 let Some((file, proved)) = self.files.next() else { return Ok(None) };
                 // A header that was whole when the segments were found; from there on piece by piece.
-                let head = self.disk.read_at(&file.name, 0, segment::HEADER);
-                let head = head.map_err(|source| RecoverError::Io { file: file.name.clone(), source })?;
+                let head = self.disk.read_at(&file.name, 0, segment::HEADER).map_err(unreadable(&file.name))?;
                 self.stage = Stage::Inside(self.walk.enter(file, Some(proved), head, false)?);
                 Ok(Some(0))
             }

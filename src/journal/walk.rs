@@ -73,7 +73,7 @@ impl Segments {
             }
             // Of the newest all is needed: whether anything stands behind a torn header.
             let bytes = if upto == u64::MAX && Some(number) == newest { disk.read(&name) } else { disk.read_at(&name, 0, segment::HEADER) };
-            match Header::read(&bytes.map_err(|source| RecoverError::Io { file: name.clone(), source })?) {
+            match Header::read(&bytes.map_err(unreadable(&name))?) {
                 Start::Header(header) => found.push(from, number, name, header)?,
                 Start::Torn if Some(number) == newest => {
                     found.torn = Some(Torn { file: name, offset: 0, last: Seq(0) });
@@ -121,7 +121,7 @@ impl Segments {
 
 /// The files of a disk that bear the names of segments.
 pub(super) fn numbered<E>(disk: &dyn Disk) -> Result<BTreeMap<u64, String>, RecoverError<E>> {
-    let names = disk.list().map_err(|source| RecoverError::Io { file: ".".to_owned(), source })?;
+    let names = disk.list().map_err(unreadable("."))?;
     Ok(names.into_iter().filter_map(|name| Some((segment::number_of(&name)?, name))).collect())
 }
 
@@ -178,12 +178,11 @@ impl Inside {
         Some(batch)
     }
 
-    /// Reads at most `most` bytes more, unless the next frame is here or nothing follows. Answers how many those were.
+    /// Reads at most `most` bytes more, and answers how many came; none when nothing had to be read: the next frame is here, or nothing follows.
     pub(super) fn read_on<E>(&mut self, disk: &dyn Disk, most: usize) -> Result<Option<u64>, RecoverError<E>> {
         let Some((offset, left)) = self.wants() else { return Ok(None) };
         let ask = usize::try_from(left).unwrap_or(usize::MAX).min(most);
-        let more = disk.read_at(&self.file.name, offset, ask);
-        let more = more.map_err(|source| RecoverError::Io { file: self.file.name.clone(), source })?;
+        let more = disk.read_at(&self.file.name, offset, ask).map_err(unreadable(&self.file.name))?;
         self.feed(&more, more.len() < ask || more.len() as u64 == left);
         Ok(Some(more.len() as u64))
     }
@@ -302,6 +301,11 @@ impl Walk {
         }
         Err(inside.damaged(&format!("record {} of epoch {} or later", self.tail.last.next(), self.tail.epoch)))
     }
+}
+
+/// The disk refused to give what is in this file.
+pub(super) fn unreadable<E>(file: &str) -> impl FnOnce(std::io::Error) -> RecoverError<E> {
+    move |source| RecoverError::Io { file: file.to_owned(), source }
 }
 
 pub(super) fn damaged<E>(file: &str, offset: u64, expected: &str) -> RecoverError<E> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use journeyman_core::disk::{Disk, MemDisk};
 use journeyman_core::journal::{Batch, Journal, JournalLimits, RecoverError, Recovery, Salt};
-use journeyman_core::queue::Phase;
+use journeyman_core::queue::{Change, Misfit, Phase};
 use journeyman_core::snapshot::PlainStore;
 use journeyman_core::store::{OpenError, Store};
 use journeyman_core::{
@@ -247,30 +247,6 @@ impl Arbitrary for Act {
     }
 }
 
-/// The records that the acts leave: those that were not refused.
-pub(crate) fn history(acts: &[Act]) -> Vec<(Time, Record)> {
-    let mut records = Vec::new();
-    let mut queue = Queue::default();
-    let mut now = Time(0);
-    for act in acts {
-        if let Act::Clock(time) = act {
-            now = *time;
-        }
-        let Some(record) = act.record(&queue, now) else { continue };
-        if queue.step(queue.last().next(), now, &record).is_ok() {
-            records.push((now, record));
-        }
-    }
-    records
-}
-
-pub(crate) fn replay(mut queue: Queue, history: &[(Time, Record)]) -> Queue {
-    for (now, record) in history {
-        queue.step(queue.last().next(), *now, record).expect("a record of a sound history fits");
-    }
-    queue
-}
-
 impl Arbitrary for Pick {
     fn arbitrary(g: &mut Gen) -> Self {
         let n = u8::arbitrary(g);
@@ -283,6 +259,49 @@ impl Arbitrary for Aim {
         let n = u8::arbitrary(g);
         if n < 208 { Self::True } else { Self::At(n % 24) }
     }
+}
+
+/// One step as a law sees it.
+pub(crate) struct Step<'a> {
+    pub(crate) before: &'a Queue,
+    pub(crate) record: &'a Record,
+    pub(crate) now: Time,
+    pub(crate) answer: Result<Change, Misfit>,
+    pub(crate) after: &'a Queue,
+}
+
+/// Lets the acts happen to an empty queue and shows every step to `law`; the counters and indexes are checked at each.
+pub(crate) fn every_step(acts: &[Act], mut law: impl FnMut(Step<'_>)) {
+    let mut queue = Queue::default();
+    let mut now = Time(0);
+    for act in acts {
+        if let Act::Clock(time) = act {
+            now = *time;
+        }
+        let Some(record) = act.record(&queue, now) else { continue };
+        let before = queue.clone();
+        let answer = queue.step(queue.last().next(), now, &record);
+        queue.check();
+        law(Step { before: &before, record: &record, now, answer, after: &queue });
+    }
+}
+
+/// The records that the acts leave: those that were not refused.
+pub(crate) fn history(acts: &[Act]) -> Vec<(Time, Record)> {
+    let mut records = Vec::new();
+    every_step(acts, |step| {
+        if step.answer.is_ok() {
+            records.push((step.now, step.record.clone()));
+        }
+    });
+    records
+}
+
+pub(crate) fn replay(mut queue: Queue, history: &[(Time, Record)]) -> Queue {
+    for (now, record) in history {
+        queue.step(queue.last().next(), *now, record).expect("a record of a sound history fits");
+    }
+    queue
 }
 
 pub(crate) fn key_of(n: u8) -> Key {

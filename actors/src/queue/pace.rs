@@ -27,6 +27,7 @@ pub(super) struct Pace {
     /// Whether it is worth it to wait twice as long for callers.
     callers_are_near: bool,
     begun: Begun,
+    /// Whether a wait yields the processor. Remembered from one batch to the next.
     courtesy: Rc<Courtesy>,
     /// Since when the journal has a batch.
     underway: Option<Stopwatch>,

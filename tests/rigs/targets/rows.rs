@@ -116,7 +116,7 @@ pub(crate) fn against_strict() -> Vec<Line> {
     ]
 }
 
-/// How often a second `one` is done.
+/// How often a second `one` is done, in the best of some slices.
 async fn best_rate(mut one: impl AsyncFnMut()) -> f64 {
     let mut best: f64 = 0.0;
     for _ in 0..PAIRS {
